@@ -10,8 +10,8 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from lhkit.cli.parser import build_parser
-from lhkit.harness.scenario_schema import scenario_json_schema
+from lhkit.cli.frame.parser import build_parser
+from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
 from lhkit.settings import Settings
 
 _site: list[Path] = []

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.scenario import DIFFICULTIES, Scenario
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import DIFFICULTIES, Scenario
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "ac"
 CARD = FOLDER / "card.md"

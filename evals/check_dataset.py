@@ -21,17 +21,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.cli.finish import finish
+from lhkit.base.text import printable
+from lhkit.cli.frame.finish import finish
 from lhkit.cli.mutate import SURVIVORS
-from lhkit.harness.author.checks import NO_GOLD, Finding, Level
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mistakes import ADVICE
-from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
-from lhkit.harness.loader import Sources, read_sources
-from lhkit.harness.scenario import DIFFICULTIES, Scenario
-from lhkit.harness.similarity import NEAR, near_duplicates
+from lhkit.harness.authoring.checks import NO_GOLD, Finding, Level
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.mistakes import ADVICE
+from lhkit.harness.authoring.mutate import MutationReport, Survivors, mutate, read_survivors
+from lhkit.harness.exports.similarity import NEAR, near_duplicates
+from lhkit.harness.scenarios.loader import Sources, read_sources
+from lhkit.harness.scenarios.scenario import DIFFICULTIES, Scenario
 from lhkit.lifehelper.shipped import scenario_folder
-from lhkit.text import printable
 from lhkit.toolset import load
 
 # The requirements in the card.

@@ -30,10 +30,10 @@ from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.rates import wilson
-from lhkit.harness.run import replay
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.figures.rates import wilson
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scoring import claim_model
 from lhkit.harness.scoring.claim_model import (
     COMMON_BITS,

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.app import shipped_scenarios as shipped_scenarios
+    from lhkit.base.errors import LhkitError as LhkitError
+    from lhkit.base.errors import ModelError as ModelError
+    from lhkit.base.errors import UsageError as UsageError
     from lhkit.chat.assistant import Assistant as Assistant
     from lhkit.chat.controller import ChatController as ChatController
     from lhkit.confirm.decision import Approve as Approve
@@ -23,41 +26,38 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.confirm.gate import GuardedGate as GuardedGate
     from lhkit.confirm.gate import ScriptedGate as ScriptedGate
     from lhkit.confirm.terminal import TerminalGate as TerminalGate
+    from lhkit.conversation.messages import ToolCall as ToolCall
+    from lhkit.conversation.responses import Sampling as Sampling
+    from lhkit.conversation.tool_results import ToolCancelled as ToolCancelled
+    from lhkit.conversation.tool_results import ToolErr as ToolErr
+    from lhkit.conversation.tool_results import ToolOk as ToolOk
+    from lhkit.conversation.tool_results import ToolResult as ToolResult
+    from lhkit.conversation.tool_results import encode_tool_result as encode_tool_result
+    from lhkit.conversation.tool_results import parse_result as parse_result
     from lhkit.dates.mentions import find_dates as find_dates
     from lhkit.dates.times import find_times as find_times
-    from lhkit.errors import LhkitError as LhkitError
-    from lhkit.errors import ModelError as ModelError
-    from lhkit.errors import UsageError as UsageError
-    from lhkit.harness.author.reference import gold_model as gold_model
-    from lhkit.harness.author.reference import silent_model as silent_model
-    from lhkit.harness.compare import compare as compare
-    from lhkit.harness.history import History as History
-    from lhkit.harness.loader import load_scenarios as load_scenarios
-    from lhkit.harness.matching import match_calls as match_calls
-    from lhkit.harness.rescore import rescore as rescore
-    from lhkit.harness.results import Run as Run
-    from lhkit.harness.run import replay as replay
-    from lhkit.harness.scenario import Scenario as Scenario
+    from lhkit.harness.authoring.reference import gold_model as gold_model
+    from lhkit.harness.authoring.reference import silent_model as silent_model
+    from lhkit.harness.results.compare import compare as compare
+    from lhkit.harness.results.history import History as History
+    from lhkit.harness.results.results import Run as Run
+    from lhkit.harness.running.rescore import rescore as rescore
+    from lhkit.harness.running.run import replay as replay
+    from lhkit.harness.scenarios.loader import load_scenarios as load_scenarios
+    from lhkit.harness.scenarios.scenario import Scenario as Scenario
+    from lhkit.harness.scoring.matching import match_calls as match_calls
     from lhkit.imports import Imported as Imported
     from lhkit.imports import ImportedFile as ImportedFile
     from lhkit.mcp.session import StateRead as StateRead
     from lhkit.mcp.toolset import McpToolset as McpToolset
-    from lhkit.messages import ToolCall as ToolCall
     from lhkit.models.base import ModelRequest as ModelRequest
-    from lhkit.models.cassette import CassetteModel as CassetteModel
-    from lhkit.models.cassette import RecordingModel as RecordingModel
-    from lhkit.models.scripted import Reply as Reply
-    from lhkit.models.scripted import ScriptedModel as ScriptedModel
-    from lhkit.models.served import connect as connect
-    from lhkit.models.transport import Endpoint as Endpoint
-    from lhkit.models.weights import ensure_weights as ensure_weights
-    from lhkit.responses import Sampling as Sampling
-    from lhkit.tool_results import ToolCancelled as ToolCancelled
-    from lhkit.tool_results import ToolErr as ToolErr
-    from lhkit.tool_results import ToolOk as ToolOk
-    from lhkit.tool_results import ToolResult as ToolResult
-    from lhkit.tool_results import encode_tool_result as encode_tool_result
-    from lhkit.tool_results import parse_result as parse_result
+    from lhkit.models.client.served import connect as connect
+    from lhkit.models.client.transport import Endpoint as Endpoint
+    from lhkit.models.recorded.cassette import CassetteModel as CassetteModel
+    from lhkit.models.recorded.cassette import RecordingModel as RecordingModel
+    from lhkit.models.recorded.scripted import Reply as Reply
+    from lhkit.models.recorded.scripted import ScriptedModel as ScriptedModel
+    from lhkit.models.weights.weights import ensure_weights as ensure_weights
     from lhkit.tools.definition import ToolDefinition as ToolDefinition
     from lhkit.tools.dispatcher import ToolDispatcher as ToolDispatcher
     from lhkit.tools.registry import ToolRegistry as ToolRegistry
@@ -79,28 +79,30 @@ _NAMES = {
     "confirm.terminal": "TerminalGate",
     "dates.mentions": "find_dates",
     "dates.times": "find_times",
-    "errors": "LhkitError ModelError UsageError",
-    "harness.author.reference": "gold_model silent_model",
-    "harness.compare": "compare",
-    "harness.history": "History",
-    "harness.loader": "load_scenarios",
-    "harness.matching": "match_calls",
-    "harness.rescore": "rescore",
-    "harness.results": "Run",
-    "harness.run": "replay",
-    "harness.scenario": "Scenario",
+    "base.errors": "LhkitError ModelError UsageError",
+    "harness.authoring.reference": "gold_model silent_model",
+    "harness.results.compare": "compare",
+    "harness.results.history": "History",
+    "harness.scenarios.loader": "load_scenarios",
+    "harness.scoring.matching": "match_calls",
+    "harness.running.rescore": "rescore",
+    "harness.results.results": "Run",
+    "harness.running.run": "replay",
+    "harness.scenarios.scenario": "Scenario",
     "imports": "Imported ImportedFile",
     "mcp.session": "StateRead",
     "mcp.toolset": "McpToolset",
-    "messages": "ToolCall",
+    "conversation.messages": "ToolCall",
     "models.base": "ModelRequest",
-    "models.cassette": "CassetteModel RecordingModel",
-    "models.scripted": "Reply ScriptedModel",
-    "models.served": "connect",
-    "models.transport": "Endpoint",
-    "models.weights": "ensure_weights",
-    "responses": "Sampling",
-    "tool_results": "ToolCancelled ToolErr ToolOk ToolResult encode_tool_result parse_result",
+    "models.recorded.cassette": "CassetteModel RecordingModel",
+    "models.recorded.scripted": "Reply ScriptedModel",
+    "models.client.served": "connect",
+    "models.client.transport": "Endpoint",
+    "models.weights.weights": "ensure_weights",
+    "conversation.responses": "Sampling",
+    "conversation.tool_results": """
+        ToolCancelled ToolErr ToolOk ToolResult encode_tool_result parse_result
+    """,
     "tools.definition": "ToolDefinition",
     "tools.dispatcher": "ToolDispatcher",
     "tools.registry": "ToolRegistry",

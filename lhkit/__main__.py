@@ -6,8 +6,8 @@ import sys
 import traceback
 from contextlib import suppress
 
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.streams import flush_streams, prepare_streams
+from lhkit.base.streams import flush_streams, prepare_streams
+from lhkit.cli.frame.exit_codes import ExitCode
 
 _GC_THRESHOLDS = (200_000, 30, 30)
 """Rarer garbage collection, as in mypy: hundreds of thousands of modules and records stay alive."""
@@ -19,7 +19,7 @@ def main() -> None:
     prepare_streams()
     code: int
     try:
-        from lhkit.cli.parser import build_cli
+        from lhkit.cli.frame.parser import build_cli
 
         code = build_cli(asyncio.run)()
     except KeyboardInterrupt:

@@ -6,26 +6,27 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from lhkit import embedded
+from lhkit.base.errors import ScenarioError, UsageError
+from lhkit.base.locales import load_catalog
+from lhkit.base.redaction import masked_repr
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate
+from lhkit.conversation.responses import ModelIdentity
 from lhkit.embedded import Reports
-from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
-from lhkit.locales import load_catalog
-from lhkit.models import gemma, served
 from lhkit.models.base import ChatModel
+from lhkit.models.client import served
+from lhkit.models.client.pool import connect_pool
+from lhkit.models.client.request import OPENAI
+from lhkit.models.client.transport import Endpoint, require_address
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.pool import connect_pool
-from lhkit.models.request import OPENAI
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
-from lhkit.models.transport import Endpoint, require_address
-from lhkit.models.weights_folder import WeightsReport, ignore_progress
-from lhkit.models.weights_hash import weights_sha256
-from lhkit.redaction import masked_repr
-from lhkit.responses import ModelIdentity
+from lhkit.models.serving import gemma
+from lhkit.models.weights.weights_folder import WeightsReport, ignore_progress
+from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
 from lhkit.toolset import DEFAULT, Session, assistant_of, watch_state

@@ -4,19 +4,20 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from lhkit.errors import ServerStartError, UsageError
-from lhkit.models import gemma, llama_cpp_server, weights
+from lhkit.base.errors import ServerStartError, UsageError
 from lhkit.models.runtimes import LLAMA_CPP, VLLM
-from lhkit.models.server import (
+from lhkit.models.serving import gemma, llama_cpp_server
+from lhkit.models.serving.server import (
     LocalServer,
     RunningServer,
     StartReport,
     find_running_server,
     ignore_start_progress,
 )
-from lhkit.models.vllm_server import ServerSettings, fit_installed_vllm, require_vllm
-from lhkit.models.weights_folder import WeightsReport, ignore_progress
-from lhkit.models.weights_hash import weights_sha256
+from lhkit.models.serving.vllm_server import ServerSettings, fit_installed_vllm, require_vllm
+from lhkit.models.weights import weights
+from lhkit.models.weights.weights_folder import WeightsReport, ignore_progress
+from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.settings import Settings
 
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from lhkit.harness.manifest import Manifest
-    from lhkit.harness.plan import ModelSource, PlannedSample
-    from lhkit.harness.record import SampleRecord
-    from lhkit.harness.run import EncodedRecord
-    from lhkit.harness.scenario import Scenario
+    from lhkit.harness.records.manifest import Manifest
+    from lhkit.harness.records.record import SampleRecord
+    from lhkit.harness.running.plan import ModelSource, PlannedSample
+    from lhkit.harness.running.run import EncodedRecord
+    from lhkit.harness.scenarios.scenario import Scenario
     from lhkit.toolset import Toolset
 
 SUFFIXES = (".scenario.yaml", ".scenario.yml")
@@ -69,8 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _require_run_name(name: str) -> None:
-    from lhkit.errors import UsageError
-    from lhkit.harness.store import require_run_name
+    from lhkit.base.errors import UsageError
+    from lhkit.harness.records.store import require_run_name
 
     try:
         require_run_name(name, option="--lhkit-run")
@@ -165,9 +165,9 @@ def assert_passed(record: "SampleRecord") -> None:
     Raises:
         SampleFailedError: it did not; the message shows why, and the conversation.
     """
-    from lhkit.harness.record import Verdict
-    from lhkit.harness.transcript import transcript
-    from lhkit.locales import load_catalog
+    from lhkit.base.locales import load_catalog
+    from lhkit.harness.records.record import Verdict
+    from lhkit.harness.records.transcript import transcript
 
     score, occurred = record.judgement, _occurred(record)
     if score.verdict is Verdict.PASS and not occurred:
@@ -179,7 +179,7 @@ def assert_passed(record: "SampleRecord") -> None:
 
 def _occurred(record: "SampleRecord") -> list[str]:
     """Return the violations that occurred, as code and detail."""
-    from lhkit.harness.record import Severity
+    from lhkit.harness.records.record import Severity
 
     return [
         f"{violation.code} {violation.detail}".rstrip()
@@ -212,8 +212,8 @@ def _samples(paths: Sequence[Path], toolset: str, config: pytest.Config) -> Iter
 
 
 def _load(paths: Sequence[Path], config: pytest.Config) -> "Sequence[Scenario]":
-    from lhkit.harness.loader import load_scenarios
-    from lhkit.harness.run_options import ReplayOptions
+    from lhkit.harness.running.run_options import ReplayOptions
+    from lhkit.harness.scenarios.loader import load_scenarios
 
     options = ReplayOptions(variants=config.getoption("--lhkit-variants"))
     return options.expand(load_scenarios(paths))
@@ -231,7 +231,7 @@ class ScenarioFile(pytest.File):
 
     def collect(self) -> Iterator["ScenarioItem"]:
         """Yield one test for each sample."""
-        from lhkit.errors import LhkitError
+        from lhkit.base.errors import LhkitError
 
         toolset = _absolute(self.config.getoption("--lhkit-toolset"), self.path.parent)
         try:
@@ -301,8 +301,8 @@ class Plugin:
         Raises:
             InfrastructureError: it cannot be scored.
         """
-        from lhkit.errors import LhkitError
-        from lhkit.harness.record import encode_record
+        from lhkit.base.errors import LhkitError
+        from lhkit.harness.records.record import encode_record
 
         try:
             record: SampleRecord = self._run(self._recorded(sample))
@@ -318,11 +318,11 @@ class Plugin:
         return record
 
     async def _recorded(self, sample: Sample) -> "SampleRecord":
-        from lhkit.harness.plan import plan_run
-        from lhkit.harness.run import EncodedRecord
-        from lhkit.harness.run_options import ReplayOptions
-        from lhkit.harness.sample import SampleContext, run_planned_sample
-        from lhkit.harness.wall_clock import WallClock
+        from lhkit.harness.records.wall_clock import WallClock
+        from lhkit.harness.running.plan import plan_run
+        from lhkit.harness.running.run import EncodedRecord
+        from lhkit.harness.running.run_options import ReplayOptions
+        from lhkit.harness.running.sample import SampleContext, run_planned_sample
 
         model, toolset = await self._opened_model(), self._toolset(sample.toolset)
         plan = plan_run([sample.scenario], model, toolset, repeats=sample.repeat + 1)
@@ -351,7 +351,7 @@ class Plugin:
         return record
 
     def _earlier_records(self) -> dict[tuple[str, int, str], "SampleRecord"]:
-        from lhkit.harness.store import read_manifest, read_records
+        from lhkit.harness.records.store import read_manifest, read_records
 
         if self._earlier is None:
             folder = self._folder()
@@ -369,7 +369,7 @@ class Plugin:
         from contextlib import AsyncExitStack
 
         from lhkit.app import ModelChoice, open_model
-        from lhkit.harness.author.reference import REFERENCE_MODELS
+        from lhkit.harness.authoring.reference import REFERENCE_MODELS
         from lhkit.settings import load_settings
 
         if self._model is not None:
@@ -394,7 +394,7 @@ class Plugin:
         return self._model
 
     def _toolset(self, reference: str) -> "Toolset":
-        from lhkit.options import REPLY_TOKENS
+        from lhkit.base.options import REPLY_TOKENS
         from lhkit.toolset import limit_tokens, load_toolset
 
         if reference not in self._toolsets:
@@ -407,8 +407,8 @@ class Plugin:
         Raises:
             pytest.UsageError: it is in use, cannot be written, or is invalid.
         """
-        from lhkit.errors import LhkitError
-        from lhkit.harness.store import open_journal, read_manifest
+        from lhkit.base.errors import LhkitError
+        from lhkit.harness.records.store import open_journal, read_manifest
 
         folder = self._folder()
         if folder is None or not folder.exists():
@@ -451,7 +451,7 @@ class Plugin:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Write how many samples were kept from the run folder."""
-        from lhkit.locales import load_catalog
+        from lhkit.base.locales import load_catalog
 
         if self._kept and not hasattr(self.config, "workerinput"):
             catalog, asked = load_catalog("en"), sum(map(len, self._lines.values()))
@@ -482,7 +482,7 @@ class Plugin:
                 self._runner.close()
 
     def _write_or_explain(self, reference: str, session: pytest.Session) -> None:
-        from lhkit.errors import LhkitError, UsageError
+        from lhkit.base.errors import LhkitError, UsageError
 
         try:
             self._run(self._write(reference))
@@ -498,9 +498,9 @@ class Plugin:
             reporter.write_line(line, red=True)
 
     async def _write(self, reference: str) -> None:
-        from lhkit.harness.loader import load_scenarios
-        from lhkit.harness.record import decode_record
-        from lhkit.harness.run import EncodedRecord, replay
+        from lhkit.harness.records.record import decode_record
+        from lhkit.harness.running.run import EncodedRecord, replay
+        from lhkit.harness.scenarios.loader import load_scenarios
 
         lines = self._lines[reference]
         repeats = self.config.getoption("--lhkit-repeats")

@@ -12,11 +12,11 @@ from platformdirs import user_cache_path, user_config_path, user_data_path
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lhkit.errors import UsageError
-from lhkit.locales import DEFAULT_LOCALE
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import DEFAULT_LOCALE
+from lhkit.base.redaction import without_secrets
+from lhkit.models.precision import Dtype
 from lhkit.models.runtimes import VLLM, Runtime
-from lhkit.precision import Dtype
-from lhkit.redaction import without_secrets
 
 __all__ = ["Settings", "load_settings"]
 

@@ -7,11 +7,11 @@ with `lhkit`, and requires pytest.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lhkit.base.json_values import JSON
 from lhkit.confirm.gate import ConfirmRequest, DenyGate, ScriptedGate
-from lhkit.events import ChatEvent
-from lhkit.json_values import JSON
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.tool_results import ToolOk, ToolResult
+from lhkit.conversation.events import ChatEvent
+from lhkit.conversation.tool_results import ToolOk, ToolResult
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import Handler, ToolDefinition
 
 if TYPE_CHECKING:

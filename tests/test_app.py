@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from lhkit import app
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.settings import load_settings

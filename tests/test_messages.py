@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lhkit.tool_results import (
+from lhkit.conversation.tool_results import (
     MIN_RESULT_BYTES,
     ToolCancelled,
     ToolErr,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 from lhkit.settings import Settings, load_settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "servers.md"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.text import printable, visible
+from lhkit.base.text import printable, visible
 
 
 @pytest.mark.parametrize(

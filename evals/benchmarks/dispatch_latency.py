@@ -20,8 +20,8 @@ import jsonschema
 from figures import Figure, Machine, Measurement
 
 from lhkit.confirm.gate import ConfirmRequest
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.tool_results import ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

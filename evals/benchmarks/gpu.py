@@ -34,9 +34,9 @@ from gpu_load import Job
 from gpu_page import Report, Row, Step
 from serving_sides import Bench, Sent
 
-from lhkit.files import installed_version
-from lhkit.harness.results import Run
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.base.files import installed_version
+from lhkit.harness.results.results import Run
+from lhkit.models.serving.vllm_server import ServerSettings
 
 ROOT = Path(__file__).parents[2]
 LOAD = Path(__file__).parent / "gpu_load.py"

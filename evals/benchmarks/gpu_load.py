@@ -18,15 +18,15 @@ from typing import Any, TypeAlias
 import aiohttp
 import psutil
 
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.metrics import summarise
-from lhkit.harness.record import SampleRecord
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.timings import Latency, latency
+from lhkit.harness.figures.metrics import summarise
+from lhkit.harness.figures.timings import Latency, latency
+from lhkit.harness.records.record import SampleRecord
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
 
 Request: TypeAlias = Mapping[str, Any]
 """`prompt` and `output_tokens`, as in the dataset files of `vllm bench serve`."""

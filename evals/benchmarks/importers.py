@@ -24,15 +24,15 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from lhkit.harness.author.examples import plausible_args
-from lhkit.harness.author.reference import TurnTrace, reference_trajectory, trace_model
-from lhkit.harness.record import Verdict
-from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import Scenario
+from lhkit.conversation.messages import ToolCall
+from lhkit.harness.authoring.examples import plausible_args
+from lhkit.harness.authoring.reference import TurnTrace, reference_trajectory, trace_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.imports import functionchat, tau2
 from lhkit.imports.functions import decode_json
 from lhkit.imports.importers import to_scenario
-from lhkit.messages import ToolCall
 from lhkit.toolset import Session, Toolset, opened
 
 Calls: TypeAlias = tuple[ToolCall, ...]

@@ -26,20 +26,20 @@ import figures
 from figures import Figure, Machine, Measurement
 
 from lhkit import app, embedded
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import SampleRecord
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.timings import Latency, latency
-from lhkit.harness.wall_clock import TimeBreakdown
+from lhkit.conversation.responses import ModelEvent, Sampling
+from lhkit.harness.figures.timings import Latency, latency
+from lhkit.harness.records.record import SampleRecord
+from lhkit.harness.records.wall_clock import TimeBreakdown
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.served import connect, default_concurrency
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm_server import ServerSettings, VllmServer
-from lhkit.responses import ModelEvent, Sampling
+from lhkit.models.client.served import connect, default_concurrency
+from lhkit.models.client.transport import Endpoint
+from lhkit.models.serving.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
 
 AT_MOST_S = 360.0

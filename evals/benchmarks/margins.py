@@ -15,7 +15,7 @@ from figures import Figure, Measurement
 from numpy.typing import NDArray
 from scipy.stats import multinomial
 
-from lhkit.harness.statistics import difference_limits, needed_scenarios
+from lhkit.harness.figures.statistics import difference_limits, needed_scenarios
 
 RUNS = 2_000
 MARGINS = (0, 1, 2, 3, 5)  # points

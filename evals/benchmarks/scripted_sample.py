@@ -14,14 +14,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from lhkit.base.json_values import JSON
 from lhkit.chat.assistant import Assistant
-from lhkit.harness.record import Verdict
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
-from lhkit.json_values import JSON
-from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.tool_results import ToolOk
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.scenario import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

@@ -17,16 +17,16 @@ from typing import Any
 
 import aiohttp
 
-from lhkit.harness.plan import plan_run
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.run import replay
-from lhkit.harness.sample import SampleContext, warm_up
-from lhkit.harness.scenario import Scenario
-from lhkit.json_values import JSON
+from lhkit.base.json_values import JSON
+from lhkit.conversation.responses import Sampling
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.running.plan import plan_run
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.sample import SampleContext, warm_up
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.base import ChatModel
-from lhkit.models.vllm_server import ServerSettings
-from lhkit.responses import Sampling
+from lhkit.models.serving.vllm_server import ServerSettings
 from lhkit.toolset import Toolset, WrappedToolset
 
 BENCH = Path(__file__).parent / "vllm_bench.py"

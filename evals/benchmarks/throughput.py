@@ -26,13 +26,13 @@ from figures import Figure, Machine, Measurement, Plot
 from serving_sides import Bench, Side
 
 from lhkit import app, embedded
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
+from lhkit.models.serving.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
 
 LEVELS = {1: 10, 8: 48, 16: 64, 32: 96}

@@ -24,19 +24,19 @@ import typer
 import yaml
 from mcp_types import Tool
 
+from lhkit.base.errors import LhkitError
 from lhkit.confirm.form import DECLINED, FieldKind, argument_form, parse_value
-from lhkit.errors import LhkitError
-from lhkit.harness.author.checks import Level
-from lhkit.harness.author.examples import plausible_calls
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.loader import load_scenarios, read_sources
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.authoring.checks import Level
+from lhkit.harness.authoring.examples import plausible_calls
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.mutate import mutate
+from lhkit.harness.scenarios.loader import load_scenarios, read_sources
 from lhkit.mcp.launch import Launch
 from lhkit.mcp.toolset import McpToolset
-from lhkit.messages import UserMessage
+from lhkit.models.client.request import chat_tools
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.request import chat_tools
-from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset

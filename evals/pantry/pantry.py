@@ -25,7 +25,7 @@ from lhkit import (
     UsageError,
     find_dates,
 )
-from lhkit.locales import Catalog
+from lhkit.base.locales import Catalog
 
 Place = Literal["fridge", "freezer", "shelf"]
 DEFAULT_DAYS = 3

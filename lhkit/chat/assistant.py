@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lhkit.chat.step import MAX_TURNS
-from lhkit.messages import Message
-from lhkit.responses import Sampling
-from lhkit.tool_results import MAX_RESULT_BYTES, MIN_RESULT_BYTES
+from lhkit.conversation.messages import Message
+from lhkit.conversation.responses import Sampling
+from lhkit.conversation.tool_results import MAX_RESULT_BYTES, MIN_RESULT_BYTES
 
 
 def _no_context(_message: str) -> str:  # a function, so that an Assistant can be pickled

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import regex
 
-from lhkit.errors import UsageError
-from lhkit.text import LETTER_OR_DIGIT
+from lhkit.base.errors import UsageError
+from lhkit.base.text import LETTER_OR_DIGIT
 
 MOST_READ = 4000
 """Most characters of a reply that are read: half from its start, half from its end."""

@@ -11,6 +11,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias, assert_never
 
+from lhkit.base.errors import ModelError, StreamBrokenError, UsageError, error_text
+from lhkit.base.json_values import NotJsonError, read_only_json
+from lhkit.base.locales import Catalog, load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.state import ChatState, Transcript, apply_event
 from lhkit.chat.step import (
@@ -29,8 +32,7 @@ from lhkit.chat.step import (
 )
 from lhkit.chat.truth import completed_call, find_false_claim
 from lhkit.confirm.gate import ConfirmGate, cancellations
-from lhkit.errors import ModelError, StreamBrokenError, UsageError, error_text
-from lhkit.events import (
+from lhkit.conversation.events import (
     CallCompleted,
     ChatEvent,
     EndReason,
@@ -39,9 +41,7 @@ from lhkit.events import (
     TurnEnded,
     TurnStarted,
 )
-from lhkit.json_values import NotJsonError, read_only_json
-from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import (
+from lhkit.conversation.messages import (
     FalseReplyClaim,
     GateOutcome,
     SystemMessage,
@@ -50,13 +50,9 @@ from lhkit.messages import (
     ToolCallOutcome,
     UserMessage,
 )
+from lhkit.conversation.responses import Finished, ToolCallParsed
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, encoded_size
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.responses import Finished, ToolCallParsed
-from lhkit.tool_results import (
-    ToolCancelled,
-    ToolErr,
-    encoded_size,
-)
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
 

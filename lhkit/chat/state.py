@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from lhkit.events import (
+from lhkit.conversation.events import (
     CallCompleted,
     ChatEvent,
     EndReason,
@@ -12,7 +12,7 @@ from lhkit.events import (
     TurnEnded,
     TurnStarted,
 )
-from lhkit.messages import (
+from lhkit.conversation.messages import (
     Message,
     ModelMessage,
     SystemMessage,
@@ -20,7 +20,7 @@ from lhkit.messages import (
     ToolCallMessage,
     UserMessage,
 )
-from lhkit.responses import Finished, TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.conversation.responses import Finished, TextDelta, ThinkingDelta, ToolCallParsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

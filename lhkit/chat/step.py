@@ -10,19 +10,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lhkit.chat.state import Transcript
-from lhkit.confirm.decision import changed_arguments
-from lhkit.events import EndReason
-from lhkit.json_values import (
+from lhkit.base.json_values import (
     NotJsonError,
     canonical,
     escaped_key,
     plain_json,
     without_pointers,
 )
-from lhkit.messages import GateOutcome, ModelMessage, SystemMessage, ToolCall, ToolCallMessage
-from lhkit.schema import SchemaNode, fill_defaults, nfc
-from lhkit.tool_results import ToolCancelled, ToolErr
+from lhkit.base.schema import SchemaNode, fill_defaults, nfc
+from lhkit.chat.state import Transcript
+from lhkit.confirm.decision import changed_arguments
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.messages import (
+    GateOutcome,
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+)
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr
 from lhkit.tools.validation import Accepted, ArgumentValidator
 
 MAX_TURNS = 4

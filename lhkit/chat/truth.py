@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from lhkit.base.json_values import json_or_repr
+from lhkit.base.locales import Catalog
+from lhkit.base.text import NOTHING, one_line, visible
 from lhkit.chat.claims import SENTENCE, read_part, success_phrases
 from lhkit.confirm.decision import changed_arguments
-from lhkit.json_values import json_or_repr
-from lhkit.locales import Catalog
-from lhkit.messages import (
+from lhkit.conversation.messages import (
     ChangeKind,
     ClaimFault,
     FalseReplyClaim,
@@ -23,8 +24,7 @@ from lhkit.messages import (
     ToolCallMessage,
     ToolCallOutcome,
 )
-from lhkit.text import NOTHING, one_line, visible
-from lhkit.tool_results import ToolCancelled, result_to_dict
+from lhkit.conversation.tool_results import ToolCancelled, result_to_dict
 
 _VALUE_CHARS = 40
 _VALUES = 4

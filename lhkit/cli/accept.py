@@ -7,11 +7,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from lhkit.cli.command import Options, command
-from lhkit.cli.console import print_lines
-from lhkit.cli.options import RunFolder
-from lhkit.errors import MissingRunError, UsageError
-from lhkit.harness.author.accept import (
+from lhkit.base.errors import MissingRunError, UsageError
+from lhkit.base.locales import load_catalog
+from lhkit.base.text import printable
+from lhkit.cli.frame.command import Options, command
+from lhkit.cli.frame.console import print_lines
+from lhkit.cli.frame.options import RunFolder
+from lhkit.harness.authoring.accept import (
     Edit,
     ObservedArgument,
     accept_argument,
@@ -20,15 +22,13 @@ from lhkit.harness.author.accept import (
     require_unchanged,
     tool_schema,
 )
-from lhkit.harness.loader import Sources, read_sources
-from lhkit.harness.manifest import Manifest
-from lhkit.harness.record import SampleRecord
-from lhkit.harness.results import Run
-from lhkit.harness.sample_id import SampleId
+from lhkit.harness.records.manifest import Manifest
+from lhkit.harness.records.record import SampleRecord
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.loader import Sources, read_sources
+from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.locales import load_catalog
 from lhkit.settings import Settings
-from lhkit.text import printable
 
 _MAX_INDEX = 1_000_000
 

@@ -5,17 +5,17 @@ from typing import Annotated
 
 import typer
 
-from lhkit.cli.command import Options, command
-from lhkit.cli.console import print_lines, wide_console
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Locale, MaxRegressions, ThresholdOptions, require_percent
-from lhkit.cli.thresholds import check_baseline
-from lhkit.errors import UsageError
-from lhkit.harness.compare import compare
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import load_catalog
+from lhkit.cli.frame.command import Options, command
+from lhkit.cli.frame.console import print_lines, wide_console
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import Locale, MaxRegressions, ThresholdOptions, require_percent
+from lhkit.cli.frame.thresholds import check_baseline
 from lhkit.harness.report.terminal import comparison_view, matrix_view
-from lhkit.harness.results import Run
-from lhkit.harness.tables import comparison_sentence
-from lhkit.locales import load_catalog
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
+from lhkit.harness.views.tables import comparison_sentence
 from lhkit.settings import Settings
 
 

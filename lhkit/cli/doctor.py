@@ -7,24 +7,24 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app, embedded
-from lhkit.cli.command import Options, command
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import BaseUrl, Dialect, Model
-from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
-from lhkit.files import installed_version
-from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import UserMessage
+from lhkit.base.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
+from lhkit.base.files import installed_version
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.text import printable
+from lhkit.cli.frame.command import Options, command
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import BaseUrl, Dialect, Model
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import Finished, Sampling
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.client.llama_cpp import is_llama_cpp
+from lhkit.models.client.request import OPENAI
+from lhkit.models.client.served import connect, require_constraint
+from lhkit.models.client.transport import Endpoint
 from lhkit.models.families import family_of
-from lhkit.models.gemma import EMBEDDED_NAMES, served_precision
-from lhkit.models.llama_cpp import is_llama_cpp
-from lhkit.models.request import OPENAI
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
-from lhkit.models.served import connect, require_constraint
-from lhkit.models.transport import Endpoint
-from lhkit.responses import Finished, Sampling
+from lhkit.models.serving.gemma import EMBEDDED_NAMES, served_precision
 from lhkit.settings import Settings
-from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load, registry_of
 

@@ -9,28 +9,28 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 import typer
 
-from lhkit.cli.command import Options, command
-from lhkit.cli.console import print_lines
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Locale
-from lhkit.errors import RunError, UsageError
-from lhkit.files import write_atomically
-from lhkit.harness.corrections import read_conversations
-from lhkit.harness.export.inspect_log import write_inspect
-from lhkit.harness.export.openai_messages import write_openai_messages
-from lhkit.harness.export.otel import trace_lines, trace_requests
-from lhkit.harness.export.parquet import write_parquet
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.results import Run
-from lhkit.harness.sft import (
+from lhkit.base.errors import RunError, UsageError
+from lhkit.base.files import write_atomically
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.redaction import masked
+from lhkit.cli.frame.command import Options, command
+from lhkit.cli.frame.console import print_lines
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import Locale
+from lhkit.harness.chats.corrections import read_conversations
+from lhkit.harness.exports.inspect_log import write_inspect
+from lhkit.harness.exports.openai_messages import write_openai_messages
+from lhkit.harness.exports.otel import trace_lines, trace_requests
+from lhkit.harness.exports.parquet import write_parquet
+from lhkit.harness.exports.sft import (
     SftConversation,
     reference_conversations,
     reviewed_conversations,
     run_conversations,
     write_sft,
 )
-from lhkit.locales import Catalog, load_catalog
-from lhkit.redaction import masked
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.settings import Settings
 from lhkit.toolset import DEFAULT, load
 

@@ -14,16 +14,19 @@ import typer
 from pydantic import create_model
 from tqdm import tqdm
 
-from lhkit.cli.command import Options, command
-from lhkit.cli.console import print_lines
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJsonl, NewFolder
-from lhkit.errors import UsageError
-from lhkit.harness.author.checks import NO_GOLD, Finding, Level
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.scenario_yaml import yaml_text
-from lhkit.harness.documents import MAX_FILE_BYTES
-from lhkit.harness.loader import read_sources
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import compact
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.text import printable
+from lhkit.cli.frame.command import Options, command
+from lhkit.cli.frame.console import print_lines
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import AsJsonl, NewFolder
+from lhkit.harness.authoring.checks import NO_GOLD, Finding, Level
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.scenario_yaml import yaml_text
+from lhkit.harness.scenarios.documents import MAX_FILE_BYTES
+from lhkit.harness.scenarios.loader import read_sources
 from lhkit.imports.importers import (
     LEFT_OUT,
     MAX_LISTED,
@@ -36,10 +39,7 @@ from lhkit.imports.importers import (
     find_importers,
     load_importer,
 )
-from lhkit.json_values import compact
-from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
-from lhkit.text import printable
 from lhkit.toolset import load, user_code
 
 TOOLSET_FILE = "toolset.py"

@@ -7,22 +7,22 @@ from pydantic import model_validator
 from rich.console import Console
 from rich.text import Text
 
-from lhkit.cli.command import command
-from lhkit.cli.console import print_json
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, SelectOptions, Toolset
-from lhkit.cli.project_toolset import find_project_toolset
-from lhkit.errors import MissingPackageError
-from lhkit.harness.author.checks import Level
-from lhkit.harness.author.lint import lint
-from lhkit.harness.loader import read_sources
-from lhkit.harness.store import select_scenarios
-from lhkit.harness.tables import selection_line
+from lhkit.base.errors import MissingPackageError
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.options import DEFAULT_TOOLSET
+from lhkit.base.text import printable
+from lhkit.cli.frame.command import command
+from lhkit.cli.frame.console import print_json
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import AsJson, Paths, SelectOptions, Toolset
+from lhkit.cli.frame.project_toolset import find_project_toolset
+from lhkit.harness.authoring.checks import Level
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.records.store import select_scenarios
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.harness.views.tables import selection_line
 from lhkit.lifehelper.shipped import scenarios_at
-from lhkit.locales import Catalog, load_catalog
-from lhkit.options import DEFAULT_TOOLSET
 from lhkit.settings import Settings
-from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
 
 _STYLES = {Level.ERROR: "red", Level.WARNING: "yellow"}
@@ -89,7 +89,7 @@ def _gate_note(options: LintOptions, scenarios: int, catalog: Catalog) -> str:
     if not is_folder or not scenarios or options.scenario_filter().words:
         return ""
     try:
-        from lhkit.harness.statistics import least_passing
+        from lhkit.harness.figures.statistics import least_passing
     except MissingPackageError:  # lint needs no statistics
         return ""
     least = least_passing()

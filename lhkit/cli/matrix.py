@@ -12,34 +12,34 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from lhkit import app, embedded, scale
-from lhkit.cli.command import command
-from lhkit.cli.console import print_lines, wide_console
-from lhkit.cli.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import RunsDir, SelectOptions, ThresholdOptions, require_percent
-from lhkit.cli.progress import open_model
-from lhkit.cli.ray_options import RayOptions
-from lhkit.cli.thresholds import check_thresholds
-from lhkit.errors import ModelError, UsageError
-from lhkit.harness.author.reference import REFERENCE_MODELS
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.plan import ModelSource
-from lhkit.harness.report.terminal import matrix_view
-from lhkit.harness.results import Run
-from lhkit.harness.resume import (
+from lhkit.base.errors import ModelError, UsageError
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
+from lhkit.cli.eval.ray_options import RayOptions
+from lhkit.cli.frame.command import command
+from lhkit.cli.frame.console import print_lines, wide_console
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import RunsDir, SelectOptions, ThresholdOptions, require_percent
+from lhkit.cli.frame.progress import open_model
+from lhkit.cli.frame.thresholds import check_thresholds
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.harness.records.resume import (
     record_status,
     reusable_samples,
     select_records,
     unverified_models,
 )
-from lhkit.harness.store import read_manifest, read_records
-from lhkit.harness.suite import Suite, expand_arms, load_suite
-from lhkit.harness.tables import confirm_line, gate_line
+from lhkit.harness.records.store import read_manifest, read_records
+from lhkit.harness.report.terminal import matrix_view
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.plan import ModelSource
+from lhkit.harness.running.suite import Suite, expand_arms, load_suite
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.views.tables import confirm_line, gate_line
 from lhkit.lifehelper.shipped import scenarios_at
-from lhkit.locales import Catalog, load_catalog
+from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.models.runtimes import VLLM
-from lhkit.models.scripted import ScriptedModel
-from lhkit.responses import ModelIdentity
 from lhkit.scale import Cluster, Placement
 from lhkit.settings import Settings
 from lhkit.toolset import load

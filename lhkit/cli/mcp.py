@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from lhkit.cli.chat import open_live_session
-from lhkit.cli.command import Options, command
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Database, Locale, Toolset, World
-from lhkit.errors import importing
-from lhkit.locales import load_catalog
-from lhkit.options import DEFAULT_TOOLSET
+from lhkit.base.errors import importing
+from lhkit.base.locales import load_catalog
+from lhkit.base.options import DEFAULT_TOOLSET
+from lhkit.cli.chat.chat import open_live_session
+from lhkit.cli.frame.command import Options, command
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import Database, Locale, Toolset, World
 from lhkit.settings import Settings
 from lhkit.toolset import closing_session
 

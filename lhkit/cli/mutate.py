@@ -13,22 +13,22 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
-from lhkit.cli.command import command
-from lhkit.cli.console import print_json
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, SelectOptions, Toolset
-from lhkit.cli.project_toolset import find_project_toolset
-from lhkit.harness.author.mistakes import ADVICE
-from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.rates import is_below
-from lhkit.harness.store import select_scenarios
-from lhkit.harness.tables import selection_line
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.options import DEFAULT_TOOLSET
+from lhkit.base.text import printable
+from lhkit.cli.frame.command import command
+from lhkit.cli.frame.console import print_json
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import AsJson, Paths, SelectOptions, Toolset
+from lhkit.cli.frame.project_toolset import find_project_toolset
+from lhkit.harness.authoring.mistakes import ADVICE
+from lhkit.harness.authoring.mutate import MutationReport, Survivors, mutate, read_survivors
+from lhkit.harness.figures.rates import is_below
+from lhkit.harness.records.store import select_scenarios
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.views.tables import selection_line
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
-from lhkit.locales import Catalog, load_catalog
-from lhkit.options import DEFAULT_TOOLSET
 from lhkit.settings import Settings
-from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
 
 SURVIVORS = "survivors.toml"

@@ -13,26 +13,26 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import embedded
-from lhkit.cli.command import Options, command
-from lhkit.cli.console import print_json
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import LOCALES, AsJson, Dialect, Paths, Toolset
-from lhkit.cli.project_toolset import find_project_toolset
-from lhkit.errors import UsageError
-from lhkit.harness.faults import did_you_mean
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.scenario import Scenario
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.options import DEFAULT_TOOLSET
+from lhkit.base.text import NOTHING, printable
+from lhkit.cli.frame.command import Options, command
+from lhkit.cli.frame.console import print_json
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import LOCALES, AsJson, Dialect, Paths, Toolset
+from lhkit.cli.frame.project_toolset import find_project_toolset
+from lhkit.conversation.messages import Message, UserMessage
+from lhkit.harness.scenarios.faults import did_you_mean
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at
-from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import Message, UserMessage
+from lhkit.models.client.request import OPENAI, chat_messages, chat_tools
+from lhkit.models.client.served import require_constraint
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.gemma import EMBEDDED_NAMES
-from lhkit.models.request import OPENAI, chat_messages, chat_tools
-from lhkit.models.served import require_constraint
-from lhkit.models.tokenizer import load_encoder
-from lhkit.options import DEFAULT_TOOLSET
+from lhkit.models.serving.gemma import EMBEDDED_NAMES
+from lhkit.models.weights.tokenizer import load_encoder
 from lhkit.settings import Settings
-from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import assistant_of, load, opened
 

@@ -9,19 +9,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from lhkit.cli.command import command
-from lhkit.cli.console import print_lines, wide_console
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import SelectOptions, ThresholdOptions
-from lhkit.cli.thresholds import ThresholdResult, check_thresholds
-from lhkit.errors import RunError, UsageError, importing
-from lhkit.files import write_atomically
-from lhkit.harness.compare import compare
-from lhkit.harness.pairs import Comparison
-from lhkit.harness.results import Run
-from lhkit.locales import Catalog, load_catalog
+from lhkit.base.errors import RunError, UsageError, importing
+from lhkit.base.files import write_atomically
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.text import whole_unicode
+from lhkit.cli.frame.command import command
+from lhkit.cli.frame.console import print_lines, wide_console
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import SelectOptions, ThresholdOptions
+from lhkit.cli.frame.thresholds import ThresholdResult, check_thresholds
+from lhkit.harness.figures.pairs import Comparison
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
 from lhkit.settings import Settings
-from lhkit.text import whole_unicode
 
 STDOUT = Path("-")
 
@@ -164,9 +164,9 @@ def write_reports(
 
 def _report_history(options: ReportOptions, folder: Path, catalog: Catalog) -> int:
     """Write the history of a suite as HTML and print it as a table."""
-    from lhkit.harness.history import History
     from lhkit.harness.report.page import history_page
     from lhkit.harness.report.terminal import table_view
+    from lhkit.harness.results.history import History
 
     if options.markdown or options.junit or options.baseline or options.has_limits:
         raise UsageError("--history takes RUN and --html only: leave the other options out")

@@ -7,20 +7,20 @@ from typing import Annotated
 import typer
 from pydantic import model_validator
 
-from lhkit.cli.command import command
-from lhkit.cli.console import print_lines, wide_console
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Paths, RunFolder, SelectOptions, Toolset
-from lhkit.cli.project_toolset import find_project_toolset
-from lhkit.errors import RunError
-from lhkit.harness.loader import load_scenarios
+from lhkit.base.errors import RunError
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.options import DEFAULT_TOOLSET
+from lhkit.cli.frame.command import command
+from lhkit.cli.frame.console import print_lines, wide_console
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.options import Paths, RunFolder, SelectOptions, Toolset
+from lhkit.cli.frame.project_toolset import find_project_toolset
+from lhkit.harness.records.store import write_rescored
 from lhkit.harness.report.terminal import summary_view
-from lhkit.harness.rescore import rescore
-from lhkit.harness.results import Run
-from lhkit.harness.store import write_rescored
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.rescore import rescore
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper.shipped import scenarios_at
-from lhkit.locales import Catalog, load_catalog
-from lhkit.options import DEFAULT_TOOLSET
 from lhkit.settings import Settings
 from lhkit.toolset import load
 

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from lhkit.json_values import JSON, canonical
+from lhkit.base.json_values import JSON, canonical
 
 
 class QuestionOutcome(StrEnum):

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AnyUrl, Field, FiniteFloat, TypeAdapter
 
-from lhkit.errors import UsageError
-from lhkit.json_values import JSON, NotJsonError, canonical, json_or_repr
-from lhkit.locales import Catalog
-from lhkit.patterns import matches
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import JSON, NotJsonError, canonical, json_or_repr
+from lhkit.base.locales import Catalog
+from lhkit.base.patterns import matches
 
 _NAMED = 20
 """So many choices are named in a message; the others are counted."""

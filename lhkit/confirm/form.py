@@ -14,6 +14,9 @@ from dataclasses import field as dataclass_field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from lhkit.base.json_values import JSON, NotJsonError, json_or_repr, plain_or_repr
+from lhkit.base.locales import Catalog
+from lhkit.base.text import visible
 from lhkit.confirm.fields import (
     Choice,
     FieldKind,
@@ -25,9 +28,6 @@ from lhkit.confirm.fields import (
     parse_value,
 )
 from lhkit.confirm.schema_fields import MOST_CHOICES, bound, schema_fields, schema_text
-from lhkit.json_values import JSON, NotJsonError, json_or_repr, plain_or_repr
-from lhkit.locales import Catalog
-from lhkit.text import visible
 
 __all__ = [
     "CANCELLED",

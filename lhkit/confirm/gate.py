@@ -28,10 +28,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from lhkit.base.json_values import JSON, canonical
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject, decision_of
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
 from lhkit.confirm.summary import pretty
-from lhkit.json_values import JSON, canonical
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class ConfirmRequest:
         tool: the tool's name.
         description: the tool's description.
         args: the validated arguments, deeply read-only: all that will run, with each default.
-        summary: what the call would do, in words; untrusted text (`lhkit.text.visible`).
+        summary: what the call would do, in words; untrusted text (`lhkit.base.text.visible`).
         details: the arguments in words, those that the model left out marked as defaults.
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
         given: those arguments as the model wrote them that were converted or completed.

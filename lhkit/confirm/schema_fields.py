@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from lhkit.base.json_values import JSON, json_or_repr
+from lhkit.base.locales import Catalog
+from lhkit.base.patterns import matches
+from lhkit.base.schema import ABSENT, SchemaNode, conjuncts, in_place
 from lhkit.confirm.fields import FORMATS, Choice, FieldKind, FormField, Shape, is_same
-from lhkit.json_values import JSON, json_or_repr
-from lhkit.locales import Catalog
-from lhkit.patterns import matches
-from lhkit.schema import ABSENT, SchemaNode, conjuncts, in_place
 
 MOST_CHOICES = 200
 _MOST_CHARS = 1_000

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
-from lhkit.json_values import JSON, escaped_key, plain_json
-from lhkit.locales import Catalog
+from lhkit.base.json_values import JSON, escaped_key, plain_json
+from lhkit.base.locales import Catalog
 
 _log = logging.getLogger(__name__)
 

@@ -10,6 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from lhkit.base.json_values import JSON
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.text import visible
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject
 from lhkit.confirm.form import (
     CANCELLED,
@@ -29,9 +32,6 @@ from lhkit.confirm.form import (
     hint,
 )
 from lhkit.confirm.gate import ConfirmRequest, InvalidEditError
-from lhkit.json_values import JSON
-from lhkit.locales import Catalog, load_catalog
-from lhkit.text import visible
 
 _YES = frozenset({"y", "yes", "ㅛ", "네", "예"})  # ㅛ is the Y key of a Korean layout
 _NO = frozenset({"n", "no", "ㅜ", "아니", "아니요", "아니오"})  # ㅜ is the N key

@@ -23,9 +23,12 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import JSON, compact
 from lhkit.chat.assistant import Assistant
-from lhkit.errors import UsageError
-from lhkit.harness.author.scenario_yaml import expected_changes, literals
+from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.harness.authoring.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import guess_read_tools
 from lhkit.imports.importers import (
     Imported,
@@ -34,9 +37,6 @@ from lhkit.imports.importers import (
     import_from,
     reference_calls,
 )
-from lhkit.json_values import JSON, compact
-from lhkit.messages import ToolCall
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import user_code

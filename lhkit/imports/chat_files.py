@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lhkit.errors import LhkitError, UsageError
-from lhkit.files import open_regular
+from lhkit.base.errors import LhkitError, UsageError
+from lhkit.base.files import open_regular
+from lhkit.base.json_values import compact
 from lhkit.imports.decoding import decode_json, to_utf8_json
 from lhkit.imports.functions import build_registry, replay_handler
 from lhkit.imports.importers import MAX_LISTED, cut_list
 from lhkit.imports.message_shapes import is_message
 from lhkit.imports.tool_shapes import ToolList, read_tools
-from lhkit.json_values import compact
 
 _NO_TOOLS = ToolList(functions=(), repairs={})
 

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lhkit.errors import UsageError
-from lhkit.files import read_text_file
-from lhkit.json_values import plain_json
+from lhkit.base.errors import UsageError
+from lhkit.base.files import read_text_file
+from lhkit.base.json_values import plain_json
 
 
 def to_utf8_json(value: Any) -> Any:

@@ -14,9 +14,18 @@ from typing import Annotated, Any
 
 import typer
 
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import JSON, compact
 from lhkit.chat.assistant import Assistant
-from lhkit.errors import UsageError
-from lhkit.harness.author.scenario_yaml import literal
+from lhkit.conversation.messages import (
+    Message,
+    ModelMessage,
+    ToolCall,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.conversation.tool_results import ToolOk, ToolResult
+from lhkit.harness.authoring.scenario_yaml import literal
 from lhkit.imports.decoding import decode_json
 from lhkit.imports.functions import (
     INSTRUCTIONS,
@@ -29,9 +38,6 @@ from lhkit.imports.functions import (
 from lhkit.imports.importers import NOT_EMPTY, Imported, ImportedFile, Loss
 from lhkit.imports.recorded import RecordedCall, RecordedTurn, TurnReader
 from lhkit.imports.tool_shapes import parse_tools
-from lhkit.json_values import JSON, compact
-from lhkit.messages import Message, ModelMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.definition import Handler
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted

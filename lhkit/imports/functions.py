@@ -13,15 +13,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import JSON, compact, plain_json
+from lhkit.base.locales import available_locales
+from lhkit.base.schema import ABSENT, SchemaNode
 from lhkit.chat.assistant import Assistant
-from lhkit.errors import UsageError
-from lhkit.harness.values import hashable_form
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
+from lhkit.harness.scenarios.values import hashable_form
 from lhkit.imports.decoding import decode_json, read_json
 from lhkit.imports.tool_shapes import parse_tools
-from lhkit.json_values import JSON, compact, plain_json
-from lhkit.locales import available_locales
-from lhkit.schema import ABSENT, SchemaNode
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import value_fault

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
-from lhkit.errors import UsageError
-from lhkit.harness.scenario import Scenario
-from lhkit.json_values import compact
-from lhkit.messages import ToolCall
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import compact
+from lhkit.conversation.messages import ToolCall
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.toolset import load_named
 
 NOT_EMPTY = {"matches": r"\S"}

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import compact, shown
 from lhkit.imports.decoding import decode_json
-from lhkit.json_values import compact, shown
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.arguments import read_arguments
 

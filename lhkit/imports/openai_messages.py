@@ -11,13 +11,16 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import compact, json_or_repr
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.step import MAX_TURNS
-from lhkit.errors import UsageError
-from lhkit.harness.author.reference import fault_text, gold_model
-from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals
-from lhkit.harness.sample import run_sample
-from lhkit.harness.sessions import read_row_keys
+from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.tool_results import ToolErr, result_to_dict
+from lhkit.harness.authoring.reference import fault_text, gold_model
+from lhkit.harness.authoring.scenario_yaml import detect_locale, expected_changes, literals
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.running.sessions import read_row_keys
 from lhkit.imports.chat_files import RecordedChat, read_chat_file
 from lhkit.imports.decoding import decode_json, read_json
 from lhkit.imports.functions import INSTRUCTIONS, RECORDED, FunctionToolset, function_toolset
@@ -32,9 +35,6 @@ from lhkit.imports.importers import (
 from lhkit.imports.padding import drop_padding
 from lhkit.imports.recorded import RecordedCall, RecordedTurn, TurnReader
 from lhkit.imports.tool_shapes import ToolList, read_tools
-from lhkit.json_values import compact, json_or_repr
-from lhkit.messages import ToolCall
-from lhkit.tool_results import ToolErr, result_to_dict
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted
 from lhkit.toolset import opened

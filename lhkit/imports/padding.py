@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lhkit.schema import in_place, item_schemas, property_schemas
+from lhkit.base.schema import in_place, item_schemas, property_schemas
 from lhkit.tools.validation import value_fault
 
 

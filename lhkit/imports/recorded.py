@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import canonical, json_or_repr
+from lhkit.conversation.messages import ToolCall
 from lhkit.imports.importers import Loss
 from lhkit.imports.message_shapes import (
     WrittenCall,
@@ -12,8 +14,6 @@ from lhkit.imports.message_shapes import (
     WrittenResult,
     read_message,
 )
-from lhkit.json_values import canonical, json_or_repr
-from lhkit.messages import ToolCall
 from lhkit.tools.registration import NAME_PATTERN
 
 _SHOWN_CHARS = 80

@@ -20,9 +20,12 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from pydantic_core import to_jsonable_python
 
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import JSON, compact, plain_json
 from lhkit.chat.assistant import Assistant
-from lhkit.errors import UsageError
-from lhkit.harness.author.scenario_yaml import expected_changes, literals
+from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.tool_results import ToolErr, ToolResult
+from lhkit.harness.authoring.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import KEY, build_registry, to_rows, to_tool_result
 from lhkit.imports.importers import (
     NOT_EMPTY,
@@ -33,9 +36,6 @@ from lhkit.imports.importers import (
     reference_calls,
 )
 from lhkit.imports.tool_shapes import parse_tools
-from lhkit.json_values import JSON, compact, plain_json
-from lhkit.messages import ToolCall
-from lhkit.tool_results import ToolErr, ToolResult
 from lhkit.tools.definition import Handler
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import read_state, user_code

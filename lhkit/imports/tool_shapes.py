@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
+from lhkit.base.schema import with_subschemas
 from lhkit.imports.decoding import decode_json
-from lhkit.schema import with_subschemas
 
 _LIST_KEYS = ("tools", "functions")
 _GROUP_KEYS = ("functionDeclarations", "function_declarations")  # Gemini: several in an entry

@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lhkit.errors import StoreError
+from lhkit.base.errors import StoreError
 
 CATALOG_LOCALES = ("ko", "en")
 """The languages that every protocol is available in."""

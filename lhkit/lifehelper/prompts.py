@@ -1,15 +1,15 @@
 """Texts for the model: instructions, the line with the current time, refusal messages.
 
-Texts for users are in `lhkit.locales`. Equal arguments return equal bytes, so that a server can
-cache the prefix and a record can hash it.
+Texts for users are in `lhkit.base.locales`. Equal arguments return equal bytes, so that a server
+can cache the prefix and a record can hash it.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeVar
 
+from lhkit.base.errors import UsageError
 from lhkit.dates.mentions import DateMention, find_dates
-from lhkit.errors import UsageError
 
 _Text = TypeVar("_Text")
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lhkit.errors import UsageError
-from lhkit.json_values import JSON
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import JSON
 from lhkit.lifehelper.catalog import CATALOG_LOCALES
 from lhkit.tools.definition import TODAY
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 from lhkit.lifehelper.catalog import data_folder
 from lhkit.toolset import DEFAULT
 

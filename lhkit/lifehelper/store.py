@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from lhkit.errors import StoreError
+from lhkit.base.errors import StoreError
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.ranking import INDEX_VERSION, index_row
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.json_values import compact
+from lhkit.base.json_values import compact
+from lhkit.conversation.tool_results import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.lifehelper.habits import (
     DONE,
     Entry,
@@ -41,7 +42,6 @@ from lhkit.lifehelper.rules import (
 from lhkit.lifehelper.schemas import DEFAULT_LIMIT
 from lhkit.lifehelper.search import find_protocol, nearest_protocols, search_protocols
 from lhkit.lifehelper.store import Store
-from lhkit.tool_results import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 
 BUDGET_BYTES = MAX_RESULT_BYTES - 64
 """The maximum size of a payload; the rest is for the tool result's other fields."""

@@ -12,10 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from lhkit.base.errors import StoreError
+from lhkit.base.json_values import JSON
+from lhkit.base.locales import Catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.summary import Summarizer
-from lhkit.errors import StoreError
-from lhkit.json_values import JSON
+from lhkit.conversation.responses import Sampling
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
@@ -24,8 +26,6 @@ from lhkit.lifehelper.schemas import tool_texts
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
-from lhkit.locales import Catalog
-from lhkit.responses import Sampling
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from lhkit.errors import UsageError
-from lhkit.json_values import CLOCK_YEARS
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import CLOCK_YEARS
 from lhkit.lifehelper.schemas import ANCHOR_CHARS, SENTENCE_CHARS
 from lhkit.lifehelper.search import find_protocol, nearest_protocols
 from lhkit.lifehelper.store import Store

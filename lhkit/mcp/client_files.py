@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lhkit.errors import UsageError
-from lhkit.files import read_text_file
-from lhkit.notices import NOTICE
+from lhkit.base.errors import UsageError
+from lhkit.base.files import read_text_file
+from lhkit.base.notices import NOTICE
 
 _log = logging.getLogger(__name__)
 

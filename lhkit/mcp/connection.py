@@ -29,8 +29,9 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from lhkit.base.errors import McpServerError
+from lhkit.base.redaction import Mask
 from lhkit.confirm.form import DECLINED, FormAction, FormAnswer
-from lhkit.errors import McpServerError
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.transport import (
     INVALID_HTTP_RESPONSES,
@@ -42,7 +43,6 @@ from lhkit.mcp.transport import (
     http_streams,
     lenient_streams,
 )
-from lhkit.redaction import Mask
 
 _log = logging.getLogger(__name__)
 for _name in ("mcp", "client"):  # the SDK's loggers: server errors are reported here

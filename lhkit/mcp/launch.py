@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError
 
-from lhkit.errors import UsageError
-from lhkit.mcp.client_files import read_entry, require_name
-from lhkit.redaction import (
+from lhkit.base.errors import UsageError
+from lhkit.base.redaction import (
     MASK,
     MIN_SECRET_CHARS,
     Mask,
@@ -20,6 +19,7 @@ from lhkit.redaction import (
     secrets_in,
     without_secrets,
 )
+from lhkit.mcp.client_files import read_entry, require_name
 from lhkit.settings import read_variable
 
 USAGE = (

@@ -10,9 +10,9 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from lhkit.json_values import NotJsonError, plain_json, shown
-from lhkit.schema import NOTED_FORMAT, subschemas, with_subschemas
-from lhkit.tool_results import ToolErr, ToolOk
+from lhkit.base.json_values import NotJsonError, plain_json, shown
+from lhkit.base.schema import NOTED_FORMAT, subschemas, with_subschemas
+from lhkit.conversation.tool_results import ToolErr, ToolOk
 from lhkit.tools.describe import expected_value
 from lhkit.tools.drafts import upgrade_schema
 from lhkit.tools.json_schema import (

@@ -34,6 +34,9 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from lhkit.base.json_values import canonical, compact, json_or_repr, plain_json
+from lhkit.base.locales import Catalog
+from lhkit.base.text import visible
 from lhkit.confirm.decision import Approve, Decision, Edit, Reject, changed_arguments
 from lhkit.confirm.form import (
     MOST_FIELDS,
@@ -45,10 +48,13 @@ from lhkit.confirm.form import (
     parse_value,
 )
 from lhkit.confirm.gate import ConfirmRequest, InvalidEditError
-from lhkit.json_values import canonical, compact, json_or_repr, plain_json
-from lhkit.locales import Catalog
-from lhkit.text import visible
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_to_dict
+from lhkit.conversation.tool_results import (
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    result_to_dict,
+)
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 

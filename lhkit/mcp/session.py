@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict
 
+from lhkit.base.errors import McpServerError, UsageError
+from lhkit.base.json_values import JSON, compact, plain_json
+from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.form import DECLINED, FormAnswer, UnsupportedFormError, parse_form
 from lhkit.confirm.gate import ConfirmRequest, current_questions
-from lhkit.errors import McpServerError, UsageError
-from lhkit.json_values import JSON, compact, plain_json
-from lhkit.locales import load_catalog
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.mcp.names import ToolNames
 from lhkit.mcp.results import BAD_RESULT, convert_result, output_error
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Handler
 from lhkit.tools.registry import ToolRegistry
 

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
+from lhkit.base.errors import UsageError, importing
+from lhkit.base.files import read_text_file
+from lhkit.base.json_values import JSON
+from lhkit.base.locales import Catalog, available_locales
+from lhkit.base.redaction import hide, masked_repr, without_secrets
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.summary import pretty
-from lhkit.errors import UsageError, importing
-from lhkit.files import read_text_file
-from lhkit.json_values import JSON
-from lhkit.locales import Catalog, available_locales
+from lhkit.conversation.tool_results import MAX_RESULT_BYTES
 from lhkit.mcp.launch import (
     FOLDER_PLACEHOLDER,
     USAGE,
@@ -42,8 +44,6 @@ from lhkit.mcp.launch import (
 from lhkit.mcp.names import ToolNames, shortened_names
 from lhkit.mcp.results import usable_schema
 from lhkit.mcp.session import FILES, Elicitations, McpSession, StateRead, write_files
-from lhkit.redaction import hide, masked_repr, without_secrets
-from lhkit.tool_results import MAX_RESULT_BYTES
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, isolation_fault

@@ -35,9 +35,9 @@ from mcp_types.methods import parse_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import TypeAdapter, ValidationError
 
+from lhkit.base.redaction import Mask
+from lhkit.base.text import printable
 from lhkit.mcp.launch import Launch, Remote
-from lhkit.redaction import Mask
-from lhkit.text import printable
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """A server that sends more in one message is disconnected."""

@@ -5,9 +5,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from lhkit.messages import Message
-from lhkit.responses import ModelEvent, ModelIdentity, Sampling
-from lhkit.tool_spec import ToolSpec
+from lhkit.conversation.messages import Message
+from lhkit.conversation.responses import ModelEvent, ModelIdentity, Sampling
+from lhkit.conversation.tool_spec import ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ChatModel(Protocol):
         Closing the iterator early frees the server's slot.
 
         Raises:
-            ModelError: an infrastructure error (see `lhkit.errors`), never a bad answer.
+            ModelError: an infrastructure error (see `lhkit.base.errors`), never a bad answer.
         """
         ...
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 
 _TEMPLATE = Path(__file__).parent / "templates" / "gemma3_pythonic.jinja"
 _PARSED = ("--enable-auto-tool-choice", "--tool-call-parser")

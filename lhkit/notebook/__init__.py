@@ -6,23 +6,23 @@ Names are loaded when first used, so that an import displays and starts nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lhkit.errors import importing
+from lhkit.base.errors import importing
 
 if TYPE_CHECKING:
-    from lhkit.notebook.ab import ABPanel
-    from lhkit.notebook.confirm import ButtonConfirmGate
+    from lhkit.notebook.boards.ab import ABPanel
+    from lhkit.notebook.boards.review import Review
     from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.demo_script import demo_reply
-    from lhkit.notebook.panel import ChatPanel
-    from lhkit.notebook.review import Review
+    from lhkit.notebook.panel.confirm import ButtonConfirmGate
+    from lhkit.notebook.panel.panel import ChatPanel
 
 _HOMES = {
-    "ABPanel": "ab",
-    "ButtonConfirmGate": "confirm",
-    "ChatPanel": "panel",
+    "ABPanel": "boards.ab",
+    "ButtonConfirmGate": "panel.confirm",
+    "ChatPanel": "panel.panel",
     "demo_panel": "demo",
     "demo_reply": "demo_script",
-    "Review": "review",
+    "Review": "boards.review",
     "life_helper_panel": "demo",
 }
 

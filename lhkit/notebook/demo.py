@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 from pathlib import Path
 
+from lhkit.base.locales import DEFAULT_LOCALE
+from lhkit.conversation.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.locales import DEFAULT_LOCALE
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.scripted import ScriptedModel
+from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.notebook.demo_script import demo_reply
-from lhkit.notebook.panel import ChatPanel
-from lhkit.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
+from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.settings import Settings
 
 PACE_S = 0.03

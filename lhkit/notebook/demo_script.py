@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.conversation.messages import ToolCall, ToolCallMessage, UserMessage
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.models.base import ModelRequest
-from lhkit.models.scripted import Reply, call, say
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
+from lhkit.models.recorded.scripted import Reply, call, say
 
 _HANGUL = re.compile(r"[가-힣]")
 _QUERY_CHARS = 50

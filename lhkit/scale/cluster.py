@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lhkit.errors import LhkitError, SetupError
-from lhkit.process import configure_ray
+from lhkit.base.errors import LhkitError, SetupError
+from lhkit.base.process import configure_ray
 from lhkit.scale.placement import LOCAL, Placement, ReplicaConfig, Resources, require_ray
 from lhkit.scale.replica import Replica
 

@@ -6,13 +6,13 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from lhkit import app
-from lhkit.errors import MissingPackageError, UsageError
-from lhkit.harness.author.reference import REFERENCE_MODELS
-from lhkit.harness.manifest import versions
-from lhkit.harness.run_options import RunOptions
-from lhkit.models import served
+from lhkit.base.errors import MissingPackageError, UsageError
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.harness.records.manifest import versions
+from lhkit.harness.running.run_options import RunOptions
+from lhkit.models.client import served
 from lhkit.models.runtimes import VLLM, Runtime
-from lhkit.responses import ModelIdentity
 
 GPU_CONCURRENCY = 64
 """The default number of conversations at once for a server on GPUs."""

@@ -10,21 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from lhkit import app, embedded
-from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.author.reference import REFERENCE_MODELS
-from lhkit.harness.manifest import versions
-from lhkit.harness.plan import ModelSource, PlannedSample, PlannedScenario, plan_run
-from lhkit.harness.run import EncodedRecord
-from lhkit.harness.sample import SampleContext, run_planned_sample, warm_up
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.stress import parse_stress, stressed
-from lhkit.models import served
+from lhkit.base.errors import LhkitError, UsageError
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.harness.records.manifest import versions
+from lhkit.harness.running.plan import ModelSource, PlannedSample, PlannedScenario, plan_run
+from lhkit.harness.running.run import EncodedRecord
+from lhkit.harness.running.sample import SampleContext, run_planned_sample, warm_up
+from lhkit.harness.running.stress import parse_stress, stressed
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.client import served
+from lhkit.models.client.request import OPENAI
+from lhkit.models.client.transport import Endpoint
 from lhkit.models.families import family_of
-from lhkit.models.gemma import EMBEDDED_NAMES
-from lhkit.models.request import OPENAI
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, fit_installed_vllm
-from lhkit.models.weights_hash import weights_sha256
+from lhkit.models.serving.gemma import EMBEDDED_NAMES
+from lhkit.models.serving.vllm_server import GPU, ServerSettings, VllmServer, fit_installed_vllm
+from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.scale.placement import ReplicaConfig, ReplicaInfo, SampleRequest
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import Toolset, limit_tokens, load, registry_of, with_instructions

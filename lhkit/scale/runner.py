@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from lhkit.errors import LhkitError, ServerUnreachableError, UsageError
-from lhkit.harness.plan import PlannedSample
-from lhkit.harness.run import EncodedRecord
-from lhkit.harness.scenario import Scenario
-from lhkit.responses import ModelIdentity
+from lhkit.base.errors import LhkitError, ServerUnreachableError, UsageError
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.running.plan import PlannedSample
+from lhkit.harness.running.run import EncodedRecord
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.scale.cluster import Cluster, ReplicaLostError
 from lhkit.scale.placement import LOCAL, ReplicaConfig, ReplicaInfo, Resources, SampleRequest
 

@@ -23,5 +23,5 @@ arguments and the dependencies. `functions` and `lhkit.mcp.toolset` have two; th
 
     registry = ToolRegistry([http_tool("book", "Book a room.", "https://…/bookings", SCHEMA)])
 
-Results are in `lhkit.tool_results`; asking the user is left to `lhkit.confirm`.
+Results are in `lhkit.conversation.tool_results`; asking the user is left to `lhkit.confirm`.
 """

@@ -6,11 +6,11 @@ from datetime import date
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from lhkit.base.json_values import JSON
+from lhkit.base.schema import with_defaults
 from lhkit.confirm.summary import Summarizer
-from lhkit.json_values import JSON
-from lhkit.schema import with_defaults
-from lhkit.tool_results import ToolResult
-from lhkit.tool_spec import ToolSpec
+from lhkit.conversation.tool_results import ToolResult
+from lhkit.conversation.tool_spec import ToolSpec
 from lhkit.tools.validation import Check
 
 DEFAULT_TIMEOUT_S = 10.0

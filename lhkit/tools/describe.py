@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
-from lhkit.json_values import json_or_repr
-from lhkit.schema import SchemaNode, in_place
+from lhkit.base.json_values import json_or_repr
+from lhkit.base.schema import SchemaNode, in_place
 from lhkit.tools.json_schema import FORMS, ValidationError
 
 

@@ -21,6 +21,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, TypeAlias, assert_never
 
+from lhkit.base.json_values import (
+    JSON,
+    NotJsonError,
+    escaped_key,
+    json_or_repr,
+    plain_json,
+    read_only_json,
+    without_pointers,
+)
+from lhkit.base.locales import Catalog, load_catalog
 from lhkit.confirm.decision import (
     Approve,
     Decision,
@@ -40,18 +50,8 @@ from lhkit.confirm.gate import (
     use_questions,
 )
 from lhkit.confirm.summary import argument_text, summarize
-from lhkit.json_values import (
-    JSON,
-    NotJsonError,
-    escaped_key,
-    json_or_repr,
-    plain_json,
-    read_only_json,
-    without_pointers,
-)
-from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import GateOutcome, RowChange, ToolCallOutcome
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
+from lhkit.conversation.messages import GateOutcome, RowChange, ToolCallOutcome
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import (

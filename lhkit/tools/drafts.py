@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lhkit.schema import with_subschemas
+from lhkit.base.schema import with_subschemas
 from lhkit.tools.json_schema import (
     Draft4Validator,
     Draft6Validator,

@@ -34,11 +34,11 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from lhkit.base.errors import RegistrationError
+from lhkit.base.json_values import JSON, NotJsonError, compact, json_or_repr, plain_json
+from lhkit.base.schema import with_subschemas
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
-from lhkit.errors import RegistrationError
-from lhkit.json_values import JSON, NotJsonError, compact, json_or_repr, plain_json
-from lhkit.schema import with_subschemas
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.validation import Invalid, PreparedCall, invalid, running_call
 

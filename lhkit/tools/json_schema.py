@@ -17,7 +17,7 @@ from ipaddress import IPv4Address, IPv6Address
 from types import ModuleType
 from typing import Any
 
-from lhkit.patterns import matches
+from lhkit.base.patterns import matches
 
 
 def _import_jsonschema() -> None:

@@ -7,8 +7,8 @@ shows them in the conversation.
 import logging
 from collections.abc import Iterator
 
-from lhkit.locales import Catalog, load_catalog
-from lhkit.notices import NOTICE, Notice
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.notices import NOTICE, Notice
 from lhkit.tools.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)

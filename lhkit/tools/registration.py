@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from lhkit.errors import RegistrationError
-from lhkit.json_values import NotJsonError, compact
-from lhkit.schema import (
+from lhkit.base.errors import RegistrationError
+from lhkit.base.json_values import NotJsonError, compact
+from lhkit.base.schema import (
     KnownKeys,
     SchemaNode,
     applied,

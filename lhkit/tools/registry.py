@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakMethod
 
+from lhkit.base.errors import RegistrationError
+from lhkit.base.json_values import JSON
 from lhkit.confirm.summary import Summarizer
-from lhkit.errors import RegistrationError
-from lhkit.json_values import JSON
 from lhkit.tools.definition import DEFAULT_TIMEOUT_S, ToolDefinition
 from lhkit.tools.functions import tool_from_function
 from lhkit.tools.registration import check_definition

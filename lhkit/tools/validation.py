@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from lhkit.json_values import (
+from lhkit.base.json_values import (
     JSON,
     NotJsonError,
     added_pointers,
@@ -21,7 +21,7 @@ from lhkit.json_values import (
     read_only_json,
     shown,
 )
-from lhkit.schema import (
+from lhkit.base.schema import (
     KnownKeys,
     SchemaNode,
     fill_defaults,

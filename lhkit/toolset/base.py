@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Protocol, TypeAlias
 
+from lhkit.base.errors import NotIsolatedError, UsageError
+from lhkit.base.json_values import JSON
+from lhkit.base.locales import available_locales
 from lhkit.chat.assistant import Assistant
-from lhkit.errors import NotIsolatedError, UsageError
-from lhkit.json_values import JSON
-from lhkit.locales import available_locales
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 

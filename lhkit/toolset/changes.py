@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from lhkit.json_values import canonical
-from lhkit.messages import ChangeKind, RowChange
+from lhkit.base.json_values import canonical
+from lhkit.conversation.messages import ChangeKind, RowChange
 from lhkit.toolset.base import Session
 
 _log = logging.getLogger(__name__)

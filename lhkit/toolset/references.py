@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lhkit.errors import UsageError
-from lhkit.options import DEFAULT_TOOLSET
+from lhkit.base.errors import UsageError
+from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset.base import BareToolset, Toolset, ToolsetSource
 from lhkit.toolset.sessions import user_code

@@ -13,10 +13,10 @@ from traceback import extract_tb
 from types import MappingProxyType
 from typing import Any
 
+from lhkit.base.errors import LhkitError, UsageError
+from lhkit.base.json_values import MAX_DEPTH, NotJsonError, plain_json, safe_repr
+from lhkit.base.locales import available_locales
 from lhkit.chat.assistant import Assistant
-from lhkit.errors import LhkitError, UsageError
-from lhkit.json_values import MAX_DEPTH, NotJsonError, plain_json, safe_repr
-from lhkit.locales import available_locales
 from lhkit.tools.notices import log_notices
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset.base import Rows, Session, Toolset, name_of

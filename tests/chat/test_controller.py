@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter
 
+from lhkit.base.errors import ContextTooLongError, ServerUnreachableError
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.controller import ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.confirm.decision import Edit
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
-from lhkit.errors import ContextTooLongError, ServerUnreachableError
-from lhkit.events import CallCompleted, EndReason, TurnEnded
-from lhkit.messages import (
+from lhkit.conversation.events import CallCompleted, EndReason, TurnEnded
+from lhkit.conversation.messages import (
     GateOutcome,
     ModelMessage,
     SystemMessage,
@@ -28,13 +28,19 @@ from lhkit.messages import (
     ToolCallMessage,
     UserMessage,
 )
+from lhkit.conversation.responses import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    TextDelta,
+    ToolCallParsed,
+)
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.models.base import ModelRequest
+from lhkit.models.client.request import chat_messages
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.request import chat_messages
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.testing import EventLog, echo_tool, object_schema
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Invalid, invalid

@@ -5,10 +5,10 @@ from contextlib import closing
 import pytest
 
 from lhkit import app
+from lhkit.conversation.messages import ModelMessage
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.messages import ModelMessage
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
 from lhkit.settings import load_settings
 from tests.models.fake_vllm import FakeVllm, completion, streams
 

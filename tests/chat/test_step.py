@@ -21,10 +21,10 @@ from lhkit.chat.step import (
     is_same_call,
     next_step,
 )
-from lhkit.events import EndReason
-from lhkit.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
-from lhkit.responses import Finished
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
+from lhkit.conversation.responses import Finished
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.validation import ArgumentValidator
 
 LIMITS = Limits(destructive=frozenset({"write"}))

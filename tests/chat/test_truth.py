@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lhkit.base.locales import load_catalog
+from lhkit.base.text import visible
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.controller import ChatController
 from lhkit.chat.truth import (
@@ -22,13 +24,17 @@ from lhkit.chat.truth import (
     truth_of_calls,
 )
 from lhkit.confirm.decision import Edit, Reject
-from lhkit.events import TurnEnded
-from lhkit.locales import load_catalog
-from lhkit.messages import ChangeKind, ClaimFault, GateOutcome, RowChange
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.conversation.events import TurnEnded
+from lhkit.conversation.messages import ChangeKind, ClaimFault, GateOutcome, RowChange
+from lhkit.conversation.tool_results import (
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    encode_tool_result,
+    result_to_dict,
+)
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.testing import EventLog, ScriptedGate, echo_tool, object_schema
-from lhkit.text import visible
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, encode_tool_result, result_to_dict
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

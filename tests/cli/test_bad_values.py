@@ -11,8 +11,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from lhkit.cli.parser import LazyCommand, build_parser
-from lhkit.models import vllm_server
+from lhkit.cli.frame.parser import LazyCommand, build_parser
+from lhkit.models.serving import vllm_server
 
 HUGE = "99999999999999999999"
 SUITE = 'scenarios = ["one.yaml"]\n{line}\n[arms]\nmodels = ["{model}"]\n'
@@ -153,7 +153,7 @@ def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return refuse
 
-    monkeypatch.setattr("lhkit.models.weights.ensure_folder", refusing("weights"))
+    monkeypatch.setattr("lhkit.models.weights.weights.ensure_folder", refusing("weights"))
     monkeypatch.setattr(vllm_server.VllmServer, "__aenter__", refusing("server"))
     monkeypatch.setattr("asyncio.create_subprocess_exec", refusing("process"))
     return done

@@ -8,11 +8,11 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from lhkit.cli.parser import LazyCommand, build_parser
-from lhkit.harness.author.reference import REFERENCE_MODELS
-from lhkit.locales import available_locales
+from lhkit.base.locales import available_locales
+from lhkit.cli.frame.parser import LazyCommand, build_parser
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.gemma import EMBEDDED_NAMES
+from lhkit.models.serving.gemma import EMBEDDED_NAMES
 from tests.docs.command_lines import read_line
 
 

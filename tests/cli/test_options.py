@@ -8,20 +8,20 @@ import pytest
 from typer.testing import CliRunner
 
 from lhkit.cli.accept import AcceptOptions
-from lhkit.cli.chat import ChatOptions
+from lhkit.cli.chat.chat import ChatOptions
 from lhkit.cli.doctor import DoctorOptions
-from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.export import ExportOptions
+from lhkit.cli.frame.parser import build_parser
 from lhkit.cli.lint import LintOptions
 from lhkit.cli.matrix import MatrixOptions
 from lhkit.cli.mcp import McpServeOptions
 from lhkit.cli.mutate import MutateOptions
-from lhkit.cli.parser import build_parser
 from lhkit.cli.prompt import PromptOptions
 from lhkit.cli.report import ReportOptions
 from lhkit.cli.rescore import RescoreOptions
-from lhkit.cli.serve_line import ServeOptions
-from lhkit.harness.run_options import RunOptions
+from lhkit.cli.serve.serve_line import ServeOptions
+from lhkit.harness.running.run_options import RunOptions
 
 ONE, TWO, RUN, NEW = Path("one.yaml"), Path("two.yaml"), Path("runs/one"), Path("new")
 A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lhkit.cli.parser import build_parser
+from lhkit.cli.frame.parser import build_parser
 
 SCENARIO = """
 - id: list-it

@@ -13,8 +13,8 @@ import typer
 
 from lhkit import settings as settings_module
 from lhkit.__main__ import main
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.finish import finish
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.finish import finish
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -168,10 +168,10 @@ def test_main_reports_an_exception_while_loading_as_70(
 ) -> None:
     class Broken:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "lhkit.cli.parser":
+            if name == "lhkit.cli.frame.parser":
                 raise ImportError("libfoo.so is missing")
 
-    monkeypatch.delitem(sys.modules, "lhkit.cli.parser", raising=False)
+    monkeypatch.delitem(sys.modules, "lhkit.cli.frame.parser", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
     with pytest.raises(SystemExit) as left:
         main()

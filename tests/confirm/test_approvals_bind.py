@@ -18,17 +18,17 @@ from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
+from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.form import Form, FormAction
 from lhkit.confirm.gate import ConfirmRequest, current_questions
-from lhkit.locales import load_catalog
+from lhkit.conversation.tool_results import ToolOk, ToolResult
 from lhkit.mcp import serving
 from lhkit.mcp.serving import ANSWER_TIMEOUT_S, McpServing
-from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.loop import HomeLoop
-from lhkit.notebook.screen import Screen
+from lhkit.notebook.panel.confirm import ButtonConfirmGate
+from lhkit.notebook.panel.loop import HomeLoop
+from lhkit.notebook.panel.screen import Screen
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

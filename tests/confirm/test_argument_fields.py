@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, Field, create_model
 
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import argument_fields, argument_form, edited_arguments, expected
-from lhkit.locales import load_catalog
 
 EN, KO = load_catalog("en"), load_catalog("ko")
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lhkit.base.locales import load_catalog
 from lhkit.chat.truth import truth_line
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, GuardedGate, ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
-from lhkit.locales import load_catalog
-from lhkit.messages import ToolCall, ToolCallMessage, ToolCallOutcome
+from lhkit.conversation.messages import ToolCall, ToolCallMessage, ToolCallOutcome
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult, result_to_dict
 from lhkit.testing import BrokenGate, echo_tool, object_schema
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult, result_to_dict
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lhkit.base.locales import load_catalog
+from lhkit.base.text import visible
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.truth import CompletedCall, truth_of_calls
-from lhkit.cli.chat import terminal_gate
+from lhkit.cli.chat.chat import terminal_gate
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.confirm.summary import pretty
-from lhkit.locales import load_catalog
+from lhkit.conversation.messages import GateOutcome
 from lhkit.mcp.serving import McpServing
-from lhkit.messages import GateOutcome
 from lhkit.testing import echo_tool, object_schema
-from lhkit.text import visible
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import (
     MOST_CHOICES,
     MOST_FIELDS,
@@ -17,7 +18,6 @@ from lhkit.confirm.form import (
     filled,
     parse_form,
 )
-from lhkit.locales import load_catalog
 
 EN, KO = load_catalog("en"), load_catalog("ko")
 CITY = {"type": "string", "oneOf": [{"const": "se", "title": "Seoul"}, {"const": "bu"}]}

@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.decision import Approve, QuestionOutcome, Reject
 from lhkit.confirm.form import parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import TerminalGate
-from lhkit.locales import load_catalog
 
 REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary="물 한 잔")
 

@@ -14,9 +14,9 @@ from lhkit.confirm.gate import (
     ScriptedGate,
     current_questions,
 )
-from lhkit.messages import ToolCallOutcome
+from lhkit.conversation.messages import ToolCallOutcome
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.testing import BrokenGate, echo_tool
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.base.locales import Catalog, load_catalog
 from lhkit.confirm.summary import summarize
-from lhkit.locales import Catalog, load_catalog
 
 KO = load_catalog("ko")
 

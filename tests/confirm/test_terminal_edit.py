@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import Choice
 from lhkit.confirm.terminal import TerminalGate, named_choices, numbered
-from lhkit.locales import load_catalog
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

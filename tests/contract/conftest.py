@@ -3,8 +3,8 @@
 Nothing here pins a layout, a private name or the wording of a message. The files beside the tests
 are recorded with `pytest tests/contract --record-contract`; a change of them is a change of the
 contract and belongs into the changelog. The laws of matching, gate, statistics and dialects are
-property tests of their rooms: `tests/harness/expectations/test_matching_laws.py`,
-`tests/notebook/test_gate_laws.py`, `tests/harness/figures`, `tests/contracts`.
+property tests of their rooms: `tests/harness/scoring/test_matching_laws.py`,
+`tests/notebook/test_gate_laws.py`, `tests/harness/figures`, `tests/laws`.
 """
 
 import json

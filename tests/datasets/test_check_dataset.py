@@ -9,8 +9,8 @@ import pytest
 from evals.ac_coverage import checksum
 from evals.check_dataset import CHECKS, check_data
 from lhkit.cli.mutate import SURVIVORS
-from lhkit.harness.author.mutate import read_survivors
-from lhkit.harness.loader import read_sources
+from lhkit.harness.authoring.mutate import read_survivors
+from lhkit.harness.scenarios.loader import read_sources
 from lhkit.lifehelper.shipped import scenario_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

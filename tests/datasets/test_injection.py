@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import UsageError
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.reference import always_call_model, gold_model, silent_model
-from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.metrics import ConfirmScore
-from lhkit.harness.plan import ModelSource
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import User
-from lhkit.harness.suite import expand_arms, load_suite
+from lhkit.base.errors import UsageError
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.reference import always_call_model, gold_model, silent_model
+from lhkit.harness.figures.metrics import ConfirmScore
+from lhkit.harness.running.plan import ModelSource
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.suite import expand_arms, load_suite
+from lhkit.harness.scenarios.loader import load_scenarios, read_sources
+from lhkit.harness.scenarios.scenario import User
 from lhkit.toolset import load, opened
 
 pytestmark = pytest.mark.anyio

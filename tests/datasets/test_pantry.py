@@ -6,18 +6,18 @@ import pytest
 import yaml
 
 import lhkit
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.record import Verdict
-from lhkit.harness.sample import run_sample
-from lhkit.messages import ModelMessage, ToolCallMessage
-from lhkit.models.scripted import call, say
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import CardItem
+from lhkit.conversation.messages import ModelMessage, ToolCallMessage
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.mutate import mutate
+from lhkit.harness.authoring.reference import gold_model, silent_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import load_scenarios, read_sources
+from lhkit.models.recorded.scripted import call, say
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.state import CardItem
 from lhkit.settings import Settings
-from lhkit.tool_results import ToolOk
 from lhkit.toolset import load
 
 pytestmark = pytest.mark.slow

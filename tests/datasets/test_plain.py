@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.loader import read_sources
-from lhkit.harness.record import Verdict
-from lhkit.harness.sample import run_sample
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.mutate import mutate
+from lhkit.harness.authoring.reference import gold_model, silent_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -9,7 +9,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from lhkit.cli.parser import LazyCommand, build_parser
+from lhkit.cli.frame.parser import LazyCommand, build_parser
 
 
 def lhkit_lines(text: str) -> Iterator[str]:

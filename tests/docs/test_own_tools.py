@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import lhkit
-from lhkit.models.scripted import call, say
+from lhkit.models.recorded.scripted import call, say
 from tests.docs.pages import ROOT, blocks
 
 pytestmark = pytest.mark.slow

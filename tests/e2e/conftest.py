@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 
 from lhkit import app
-from lhkit.cli.progress import open_model
+from lhkit.cli.frame.progress import open_model
 from lhkit.models.base import ChatModel
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
 from lhkit.models.runtimes import LLAMA_CPP
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
 from lhkit.settings import Settings, load_settings
 
 

@@ -7,7 +7,7 @@ It returns no token ids and puts a `<bos>` before every prompt. What each runtim
 import pytest
 
 from lhkit.models.base import ChatModel
-from lhkit.models.vllm import VllmHttp
+from lhkit.models.client.vllm import VllmHttp
 from tests.e2e.test_llama_cpp import SAID, answered, asked
 
 pytestmark = [

@@ -7,14 +7,14 @@ from itertools import product
 import anyio
 import pytest
 
+from lhkit.conversation.messages import ToolCall, UserMessage
+from lhkit.conversation.responses import Finished, Sampling
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import ToolCall, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
+from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
-from lhkit.responses import Finished, Sampling
 from lhkit.tools.validation import Accepted
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(600)]

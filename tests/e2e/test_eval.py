@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
+from lhkit.conversation.responses import Sampling
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel
-from lhkit.responses import Sampling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 

@@ -9,17 +9,17 @@ import pytest
 
 from lhkit import app
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.events import EndReason, TurnEnded
+from lhkit.conversation.events import EndReason, TurnEnded
+from lhkit.conversation.messages import ModelMessage, ToolCallMessage, UserMessage
+from lhkit.conversation.responses import Finished, Sampling
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.messages import ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
+from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.vllm import VllmHttp
-from lhkit.responses import Finished, Sampling
 from lhkit.settings import Settings
 from lhkit.testing import EventLog
-from lhkit.tool_results import ToolOk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 

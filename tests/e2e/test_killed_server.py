@@ -8,13 +8,13 @@ import psutil
 import pytest
 
 from lhkit import app
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
+from lhkit.conversation.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]

@@ -10,14 +10,14 @@ import pytest
 import xllamacpp
 
 from lhkit import app
-from lhkit.errors import ModelError
-from lhkit.files import file_sha256
+from lhkit.base.errors import ModelError
+from lhkit.base.files import file_sha256
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import Finished, ModelIdentity, Sampling, TextDelta
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.llama_cpp_server import ensure_light, light_sha256
-from lhkit.models.served import connect
-from lhkit.responses import Finished, ModelIdentity, Sampling, TextDelta
+from lhkit.models.client.served import connect
+from lhkit.models.serving.llama_cpp_server import ensure_light, light_sha256
 from lhkit.settings import Settings
 from lhkit.toolset import registry_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.store import read_records
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.store import read_records
 from lhkit.models.base import ChatModel
 from lhkit.scale import LOG
 from lhkit.settings import Settings

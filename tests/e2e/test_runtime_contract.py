@@ -13,13 +13,13 @@ from enum import Flag, auto
 import aiohttp
 import pytest
 
-from lhkit.errors import ContextTooLongError
-from lhkit.messages import ModelMessage, UserMessage
+from lhkit.base.errors import ContextTooLongError
+from lhkit.conversation.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.llama_cpp_server import PARALLEL
 from lhkit.models.runtimes import LLAMA_CPP, VLLM
-from lhkit.models.weights import ensure_tuned
+from lhkit.models.serving.llama_cpp_server import PARALLEL
+from lhkit.models.weights.weights import ensure_tuned
 from lhkit.settings import Settings
 from tests.e2e.test_gemma import running_requests
 from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, asked

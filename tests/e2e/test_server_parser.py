@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
+from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.conversation.responses import Finished, Sampling
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.client.openai_chat import OpenAiHttp
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
+from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.openai_chat import OpenAiHttp
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
-from lhkit.responses import Finished, Sampling
-from lhkit.tool_results import ToolOk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lhkit.errors import CassetteError, LhkitError, ModelError
-from lhkit.events import EndReason, ModelCalled, TurnEnded, TurnStarted
-from lhkit.harness.html import SampleView
-from lhkit.harness.loader import read_sources
-from lhkit.harness.metrics import summarise
-from lhkit.harness.record import (
+from lhkit.base.errors import CassetteError, LhkitError, ModelError
+from lhkit.conversation.events import EndReason, ModelCalled, TurnEnded, TurnStarted
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import Finished, ModelIdentity
+from lhkit.harness.figures.metrics import summarise
+from lhkit.harness.records.record import (
     Evidence,
     Judgement,
     SampleRecord,
@@ -22,15 +22,15 @@ from lhkit.harness.record import (
     decode_record,
     encode_record,
 )
-from lhkit.harness.results import Run
-from lhkit.harness.turn_record import Timed, turn_record
-from lhkit.messages import UserMessage
-from lhkit.models.cassette import encode_cassette, read_cassette
+from lhkit.harness.records.turn_record import Timed, turn_record
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.harness.views.html import SampleView
+from lhkit.models.client.openai_chat import ChatContent
+from lhkit.models.client.response import CompletionContent, Content, ResponseReader
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.openai_chat import ChatContent
-from lhkit.models.response import CompletionContent, Content, ResponseReader
-from lhkit.notebook.markdown import to_html
-from lhkit.responses import Finished, ModelIdentity
+from lhkit.models.recorded.cassette import encode_cassette, read_cassette
+from lhkit.notebook.panel.markdown import to_html
 from tests.fuzz.edits import edited
 
 TOOLS = [{"name": "f", "description": "", "parameters": {"type": "object"}}]

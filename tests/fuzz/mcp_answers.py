@@ -13,14 +13,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from lhkit.base.errors import LhkitError
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import DECLINED, Form, FormAnswer, filled
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.errors import LhkitError
-from lhkit.locales import load_catalog
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult, encode_tool_result
 from lhkit.mcp.toolset import McpToolset
-from lhkit.notebook.render import fragment
-from lhkit.notebook.state import CardItem
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult, encode_tool_result
+from lhkit.notebook.panel.render import fragment
+from lhkit.notebook.panel.state import CardItem
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import closing_session, open_session
 

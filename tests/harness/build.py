@@ -10,8 +10,9 @@ from rich.console import Console, RenderableType
 
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.step import MAX_TURNS
-from lhkit.events import EndReason
-from lhkit.harness.record import (
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.responses import Finished
+from lhkit.harness.records.record import (
     Evidence,
     Judgement,
     ModelCallRecord,
@@ -21,10 +22,9 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.results import Run
-from lhkit.harness.sample_id import SampleId
-from lhkit.harness.scenario import Scenario
-from lhkit.responses import Finished
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]

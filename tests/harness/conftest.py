@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import UsageError
 from lhkit.chat.assistant import Assistant
-from lhkit.errors import UsageError
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.responses import Sampling
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.conversation.responses import Sampling
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load, PlainSession, Play, SteppingClock

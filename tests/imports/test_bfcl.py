@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import UsageError
 from lhkit.cli.imports import import_with
-from lhkit.errors import UsageError
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.run import replay
-from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.imports.bfcl import import_bfcl
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load
 

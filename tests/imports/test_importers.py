@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lhkit.cli.parser import build_parser
-from lhkit.harness.loader import load_scenarios
+from lhkit.cli.frame.parser import build_parser
+from lhkit.harness.scenarios.loader import load_scenarios
 
 MODULE = '''
 from pathlib import Path

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lhkit.base.errors import UsageError
 from lhkit.cli import imports
 from lhkit.cli.imports import import_with
-from lhkit.errors import UsageError
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
-from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.imports.importers import Imported, to_scenario
 from lhkit.imports.openai_messages import import_messages
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import Toolset, load
 

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lhkit.base.errors import UsageError
 from lhkit.cli import imports
 from lhkit.cli.imports import import_with
-from lhkit.errors import UsageError
-from lhkit.harness.author.checks import Level
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import read_sources
-from lhkit.harness.run import replay
-from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import Scenario
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.harness.authoring.checks import Level
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load
 

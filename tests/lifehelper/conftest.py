@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lhkit.confirm.gate import ScriptedGate
+from lhkit.conversation.tool_results import ToolResult
 from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog, ProtocolText, load_protocols
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.toolset import build_registry
-from lhkit.tool_results import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 
 SEOUL = ZoneInfo("Asia/Seoul")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import StoreError
+from lhkit.base.errors import StoreError
 from lhkit.lifehelper.catalog import load_protocols
 
 ENTRY = """

@@ -11,13 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.confirm.gate import ScriptedGate
+from lhkit.conversation.tool_results import (
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    encode_tool_result,
+)
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.habits import list_entries, list_habits
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import parse_world, seed, snapshot
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
 from tests.lifehelper.conftest import SetClock
 
 Call = Callable[..., Awaitable[ToolResult]]

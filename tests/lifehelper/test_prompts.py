@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 from lhkit.lifehelper import prompts
 
 LOCALES = ("ko", "en")

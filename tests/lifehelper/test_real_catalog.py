@@ -2,13 +2,13 @@
 
 import pytest
 
+from lhkit.conversation.tool_results import ToolOk, encode_tool_result
 from lhkit.lifehelper.catalog import CATALOG_LOCALES, ProtocolCatalog
 from lhkit.lifehelper.ranking import CATEGORY_LABELS
 from lhkit.lifehelper.schemas import ANCHOR_CHARS
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import StoreImage
 from lhkit.lifehelper.tools import LifeHelper, query_protocol, search_catalog
-from lhkit.tool_results import ToolOk, encode_tool_result
 
 
 def no_clock() -> None:

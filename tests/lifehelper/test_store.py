@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import StoreError
+from lhkit.base.errors import StoreError
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.habits import Entry, insert_habit, list_habits, put_entry
 from lhkit.lifehelper.rules import NewHabit

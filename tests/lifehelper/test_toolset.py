@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from lhkit.app import open_chat
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import summarize
-from lhkit.errors import UsageError
-from lhkit.harness.matching import values_equal
+from lhkit.conversation.messages import ToolCallMessage
+from lhkit.harness.scoring.matching import values_equal
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.toolset import LIFE_HELPER, build_registry
-from lhkit.locales import load_catalog
-from lhkit.messages import ToolCallMessage
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import closing_session
 

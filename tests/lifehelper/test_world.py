@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 from lhkit.lifehelper.framing import find_negation, is_blank
 from lhkit.lifehelper.habits import list_creation_dates
 from lhkit.lifehelper.store import Store, StoreImage

@@ -4,8 +4,8 @@ import string
 
 import pytest
 
-from lhkit.errors import LhkitError, ModelError, UsageError
-from lhkit.locales import available_locales, load_catalog
+from lhkit.base.errors import LhkitError, ModelError, UsageError
+from lhkit.base.locales import available_locales, load_catalog
 
 
 def placeholders(text: str) -> set[str]:

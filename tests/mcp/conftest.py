@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import Form, FormAction, FormAnswer, Typed, filled
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest
-from lhkit.locales import load_catalog
+from lhkit.conversation.messages import ToolCallOutcome
+from lhkit.conversation.tool_results import ToolResult
 from lhkit.mcp.toolset import McpToolset
-from lhkit.messages import ToolCallOutcome
-from lhkit.tool_results import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 

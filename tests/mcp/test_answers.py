@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import McpServerError, UsageError
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.errors import McpServerError, UsageError
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
-from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.toolset import load, open_session, opened, read_state, tool_programs
 from tests.mcp.conftest import START_S, dispatch_traced, dispatched
 

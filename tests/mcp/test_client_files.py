@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
+from lhkit.base.notices import NOTICE
 from lhkit.mcp.launch import Launch, Remote, parse_server, split_entry
 from lhkit.mcp.toolset import McpToolset, from_reference
-from lhkit.notices import NOTICE
 
 ADDRESS = "http://127.0.0.1:9/mcp"
 

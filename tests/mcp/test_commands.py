@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.results import Run
+from lhkit.harness.results.results import Run
 from tests.children import search_paths
 from tests.mcp.conftest import START_S
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import ScenarioError, SetupError
-from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.plan import plan_run
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from lhkit.base.errors import ScenarioError, SetupError
+from lhkit.harness.authoring.reference import gold_model, silent_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.plan import plan_run
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.mcp.toolset import McpToolset, StateRead
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.mcp.conftest import LEDGER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios, read_sources
 from lhkit.mcp.toolset import McpToolset
 from lhkit.toolset import load
 from tests.node_servers import VERSION, server

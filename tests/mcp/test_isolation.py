@@ -11,24 +11,29 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import NotIsolatedError, UsageError
-from lhkit.harness.author.checks import Level
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.reference import always_call_model, gold_model, gold_models, silent_model
-from lhkit.harness.corrections import (
+from lhkit.base.errors import NotIsolatedError, UsageError
+from lhkit.harness.authoring.checks import Level
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.reference import (
+    always_call_model,
+    gold_model,
+    gold_models,
+    silent_model,
+)
+from lhkit.harness.chats.corrections import (
     CorrectedCall,
     CorrectedConversation,
     CorrectedTurn,
     scenario_from_review,
 )
-from lhkit.harness.loader import read_sources
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
-from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.stress import parse_stress, stressed
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.running.stress import parse_stress, stressed
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.mcp.toolset import McpToolset, StateRead
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, read_state
 from tests.mcp.conftest import LEDGER, START_S, written
 

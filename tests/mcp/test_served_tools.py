@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, Tool
 
-from lhkit.errors import UsageError
-from lhkit.locales import load_catalog
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.mcp.names import ToolNames, shortened_names
 from lhkit.mcp.results import output_error
 from lhkit.mcp.toolset import MAX_DESCRIPTION, McpToolset

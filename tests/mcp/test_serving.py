@@ -11,8 +11,8 @@ from mcp.client.stdio import stdio_client
 from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from lhkit.confirm.gate import ScriptedGate
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.mcp.toolset import McpToolset
-from lhkit.tool_results import ToolOk
 from lhkit.toolset import opened
 from tests.mcp.conftest import START_S, Writer, dispatched, written
 

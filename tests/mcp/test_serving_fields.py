@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from mcp_types import CallToolRequestParams, ElicitResult
 
+from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
-from lhkit.locales import load_catalog
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.mcp.serving import McpServing
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import McpServerError, MissingPackageError, UsageError
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAnswer
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, ScriptedGate
-from lhkit.errors import McpServerError, MissingPackageError, UsageError
+from lhkit.conversation.messages import GateOutcome
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
-from lhkit.messages import GateOutcome
-from lhkit.models.scripted import ScriptedModel, say
-from lhkit.notebook.panel import ChatPanel
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
+from lhkit.models.recorded.scripted import ScriptedModel, say
+from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.toolset import (
     label_of,
     load,

@@ -13,8 +13,8 @@ from typing import Any, Literal, Self, TypeAlias
 
 from aiohttp import web
 
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
 
 END_OF_TURN = 106
 PROMPT_IDS = (2, 105, 2364, 107)

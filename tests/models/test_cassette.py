@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import CassetteError, StreamBrokenError, UsageError
-from lhkit.messages import (
+from lhkit.base.errors import CassetteError, StreamBrokenError, UsageError
+from lhkit.conversation.messages import (
     ModelMessage,
     SystemMessage,
     ToolCall,
@@ -25,16 +25,7 @@ from lhkit.messages import (
     ToolCallOutcome,
     UserMessage,
 )
-from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.cassette import (
-    Cassette,
-    CassetteModel,
-    RecordingModel,
-    encode_cassette,
-    read_cassette,
-)
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.responses import (
+from lhkit.conversation.responses import (
     Finished,
     ModelEvent,
     ModelIdentity,
@@ -45,7 +36,16 @@ from lhkit.responses import (
     ToolCallParsed,
     Usage,
 )
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.recorded.cassette import (
+    Cassette,
+    CassetteModel,
+    RecordingModel,
+    encode_cassette,
+    read_cassette,
+)
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 
 pytestmark = pytest.mark.anyio

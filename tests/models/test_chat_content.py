@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import StreamBrokenError
-from lhkit.messages import ToolCall
+from lhkit.base.errors import StreamBrokenError
+from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.models.client.openai_chat import ChatContent
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
-from lhkit.models.openai_chat import ChatContent
-from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from tests.models.fake_vllm import chat_call
 
 KNOWN = ("get_weather", "add")

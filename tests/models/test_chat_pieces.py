@@ -11,11 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.chat.controller import ChatController
-from lhkit.events import EndReason, ModelCalled, TurnEnded, TurnStarted
-from lhkit.harness.turn_record import turn_record
-from lhkit.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.events import EndReason, ModelCalled, TurnEnded, TurnStarted
+from lhkit.conversation.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.responses import (
+    Finished,
+    ModelIdentity,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallParsed,
+)
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.records.turn_record import turn_record
 from lhkit.models.base import ModelRequest
-from lhkit.models.cassette import (
+from lhkit.models.client.chat_pieces import TextPieces
+from lhkit.models.client.openai_chat import ChatContent
+from lhkit.models.client.request import chat_messages
+from lhkit.models.client.response import ResponseReader
+from lhkit.models.recorded.cassette import (
     Cassette,
     RequestContent,
     Response,
@@ -23,12 +35,6 @@ from lhkit.models.cassette import (
     encode_cassette,
     read_cassette,
 )
-from lhkit.models.chat_pieces import TextPieces
-from lhkit.models.openai_chat import ChatContent
-from lhkit.models.request import chat_messages
-from lhkit.models.response import ResponseReader
-from lhkit.responses import Finished, ModelIdentity, TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.tool_results import ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from tests.models import fake_vllm

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from lhkit import app, embedded
-from lhkit.errors import AdapterError, MissingPackageError, UsageError
-from lhkit.models import weights
-from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
-from lhkit.models.server import RunningServer, after_boot_s
-from lhkit.models.weights_hash import weights_sha256
+from lhkit.base.errors import AdapterError, MissingPackageError, UsageError
+from lhkit.models.serving.server import RunningServer, after_boot_s
+from lhkit.models.weights import weights
+from lhkit.models.weights.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, models
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import FAMILIES, Family, family_of
-from lhkit.models.vllm_server import Device, serve_command
+from lhkit.models.serving.vllm_server import Device, serve_command
 
 
 @pytest.mark.parametrize(

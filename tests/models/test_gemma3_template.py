@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.models.weights import CHAT_TEMPLATE
+from lhkit.models.weights.weights import CHAT_TEMPLATE
 
 BOS = "<bos>"
 

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import pytest
 
-from lhkit.errors import UnknownModelError
-from lhkit.models import gemma
-from lhkit.models.gemma import expected_identity, served_dtype
-from lhkit.models.identity import server_aliases
-from lhkit.models.served import default_concurrency
-from lhkit.models.vllm_server import ServerSettings
-from lhkit.precision import DTYPES, Dtype, choose_precision
-from lhkit.responses import ModelIdentity
+from lhkit.base.errors import UnknownModelError
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.models.client.identity import server_aliases
+from lhkit.models.client.served import default_concurrency
+from lhkit.models.precision import DTYPES, Dtype, choose_precision
+from lhkit.models.serving import gemma
+from lhkit.models.serving.gemma import expected_identity, served_dtype
+from lhkit.models.serving.vllm_server import ServerSettings
 from tests.models.fake_vllm import FakeVllm, answers, connected
 
 pytestmark = pytest.mark.anyio

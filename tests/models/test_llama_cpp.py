@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.errors import ContextTooLongError, LhkitError, StreamBrokenError, UsageError
-from lhkit.messages import UserMessage
-from lhkit.models import gguf_serving
+from lhkit.base.errors import ContextTooLongError, LhkitError, StreamBrokenError, UsageError
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import Finished, ModelEvent, Sampling, TextDelta, Usage
 from lhkit.models.base import ModelRequest
+from lhkit.models.client.identity import BUILD_ALIAS, weights_alias
+from lhkit.models.client.llama_cpp import LlamaCppHttp
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.identity import BUILD_ALIAS, weights_alias
-from lhkit.models.llama_cpp import LlamaCppHttp
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
-from lhkit.responses import Finished, ModelEvent, Sampling, TextDelta, Usage
+from lhkit.models.serving import gguf_serving
 from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, TIMINGS, FakeLlamaCpp, native
 from tests.models.fake_vllm import (
     NOT_FOUND,

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from lhkit import app, embedded
-from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
-from lhkit.files import file_sha256
-from lhkit.models import llama_cpp_server
-from lhkit.models.identity import weights_alias
-from lhkit.models.llama_cpp_server import (
+from lhkit.base.errors import AdapterError, MissingPackageError, UsageError, WeightsError
+from lhkit.base.files import file_sha256
+from lhkit.models.client.identity import weights_alias
+from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
+from lhkit.models.serving import llama_cpp_server
+from lhkit.models.serving.llama_cpp_server import (
     ADAPTER,
     ensure_light,
     light_adapter,
@@ -25,10 +26,9 @@ from lhkit.models.llama_cpp_server import (
     light_plan,
     light_sha256,
 )
-from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
-from lhkit.models.server import RunningServer, after_boot_s
-from lhkit.models.weights import NOTICE
-from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress
+from lhkit.models.serving.server import RunningServer, after_boot_s
+from lhkit.models.weights.weights import NOTICE
+from lhkit.models.weights.weights_folder import FOLDER_MANIFEST, WeightsProgress
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp
 from tests.models.fake_vllm import answers

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import UsageError
-from lhkit.models.adapter import read_lora
-from lhkit.models.identity import parse_weights_alias
-from lhkit.models.vllm_server import ServerSettings, with_lora
+from lhkit.base.errors import UsageError
+from lhkit.models.client.identity import parse_weights_alias
+from lhkit.models.serving.vllm_server import ServerSettings, with_lora
+from lhkit.models.weights.adapter import read_lora
 
 pytestmark = pytest.mark.anyio
 

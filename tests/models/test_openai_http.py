@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import (
+from lhkit.base.errors import (
     LhkitError,
     ModelError,
     RequestRefusedError,
@@ -16,13 +16,13 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
-from lhkit.messages import UserMessage
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import Finished, ModelEvent, Sampling, ToolCallParsed, Usage
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.base import ModelRequest
-from lhkit.models.openai_chat import OpenAiHttp
-from lhkit.models.served import require_constraint
-from lhkit.responses import Finished, ModelEvent, Sampling, ToolCallParsed, Usage
+from lhkit.models.client.openai_chat import OpenAiHttp
+from lhkit.models.client.served import require_constraint
 from lhkit.testing import object_schema
-from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models import fake_vllm
 from tests.models.fake_vllm import (

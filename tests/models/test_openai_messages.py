@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.conversation.messages import (
+    Message,
+    ModelMessage,
+    SystemMessage,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.conversation.tool_results import ToolErr, ToolOk, encode_tool_result
+from lhkit.models.client.request import chat_messages, chat_tools, tool_fields
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import parser_args
-from lhkit.models.request import chat_messages, chat_tools, tool_fields
-from lhkit.tool_results import ToolErr, ToolOk, encode_tool_result
 
 TOOLS = (
     {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import UsageError
-from lhkit.locales import available_locales, load_catalog
-from lhkit.precision import DTYPES, Processor, choose_precision, this_processor
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import available_locales, load_catalog
+from lhkit.models.precision import DTYPES, Processor, choose_precision, this_processor
 
 ICE_LAKE = "processor\t: 0\nmodel name\t: Xeon\nflags\t\t: fpu avx512f avx512_vnni\n"
 ZEN_4 = "processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16\n"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.errors import ModelError, RequestRefusedError
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.messages import UserMessage
+from lhkit.base.errors import ModelError, RequestRefusedError
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import Finished, Sampling
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ModelRequest
-from lhkit.models.errors import refused_field
-from lhkit.responses import Finished, Sampling
+from lhkit.models.client.errors import refused_field
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from tests.models.fake_vllm import (

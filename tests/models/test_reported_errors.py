@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import (
+from lhkit.base.errors import (
     ContextTooLongError,
     LhkitError,
     ModelError,
@@ -15,9 +15,9 @@ from lhkit.errors import (
     ServerOverloadedError,
     StreamBrokenError,
 )
-from lhkit.messages import UserMessage
+from lhkit.conversation.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.errors import error_message
+from lhkit.models.client.errors import error_message
 from tests.models import fake_vllm
 from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, chat_chunk, streams
 

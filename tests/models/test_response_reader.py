@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import (
+from lhkit.base.errors import (
     ContextTooLongError,
     ModelError,
     ServerFailedError,
     ServerOverloadedError,
     StreamBrokenError,
 )
+from lhkit.conversation.responses import Finished, ModelEvent, ModelIdentity, TextDelta, Usage
+from lhkit.models.client.response import CompletionContent, ResponseReader
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.response import CompletionContent, ResponseReader
-from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, Usage
 from tests.models.fake_vllm import DONE, TOO_LONG, completion, event
 
 IDENTITY = ModelIdentity(model="gemma")

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lhkit.errors import (
+from lhkit.base.errors import (
     LhkitError,
     RequestRefusedError,
     ServerFailedError,
@@ -16,11 +16,11 @@ from lhkit.errors import (
     StreamBrokenError,
     StreamStalledError,
 )
-from lhkit.messages import UserMessage
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import Finished, ModelEvent
 from lhkit.models.base import ModelRequest
-from lhkit.models.served import connect
-from lhkit.models.transport import Backoff, Clock, Endpoint
-from lhkit.responses import Finished, ModelEvent
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Backoff, Clock, Endpoint
 from tests.models.fake_vllm import (
     NOT_FOUND,
     TOO_LONG,

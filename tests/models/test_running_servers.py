@@ -8,14 +8,14 @@ import psutil
 import pytest
 from aiohttp import web
 
-from lhkit.models.server import (
+from lhkit.models.serving.server import (
     HOST,
     RunningServer,
     after_boot_s,
     find_running_server,
     register_server,
 )
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.serving.vllm_server import ServerSettings, VllmServer
 
 pytestmark = pytest.mark.anyio
 

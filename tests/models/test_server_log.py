@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.models.server import last_error_line, last_stage
+from lhkit.models.serving.server import last_error_line, last_stage
 
 DEATHS = {
     "an engine's own error, not the hearsay after it": (

@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.cli.eval_options import EvalOptions
-from lhkit.cli.evaluate import evaluate
-from lhkit.cli.evaluation import OpenedModel, parse_addresses
-from lhkit.errors import ServerUnreachableError, UsageError
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.metrics import summarise
-from lhkit.harness.record import SampleRecord, Verdict, encode_record
+from lhkit.base.errors import ServerUnreachableError, UsageError
+from lhkit.cli.eval.eval_options import EvalOptions
+from lhkit.cli.eval.evaluate import evaluate
+from lhkit.cli.eval.evaluation import OpenedModel, parse_addresses
+from lhkit.conversation.messages import UserMessage
+from lhkit.harness.figures.metrics import summarise
+from lhkit.harness.records.record import SampleRecord, Verdict, encode_record
+from lhkit.harness.records.store import read_manifest
 from lhkit.harness.report.metadata import eval_command
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.store import read_manifest
-from lhkit.harness.stress import parse_stress, stressed
-from lhkit.messages import UserMessage
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.stress import parse_stress, stressed
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
-from lhkit.models.pool import ServerPool, connect_pool
-from lhkit.models.served import connect, default_concurrency
-from lhkit.models.transport import Endpoint
+from lhkit.models.client.pool import ServerPool, connect_pool
+from lhkit.models.client.served import connect, default_concurrency
+from lhkit.models.client.transport import Endpoint
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry

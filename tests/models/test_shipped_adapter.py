@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, require_adapter
-from lhkit.models.weights import NOTICE, SHIPPED_ADAPTER, base_folder
+from lhkit.models.weights.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, require_adapter
+from lhkit.models.weights.weights import NOTICE, SHIPPED_ADAPTER, base_folder
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.models.sse import EventStreamDecoder
+from lhkit.models.client.sse import EventStreamDecoder
 
 
 def decoded(*chunks: bytes) -> list[str]:

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import AdapterError, MissingPackageError, WeightsError
-from lhkit.models import weights, weights_folder
-from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_sha256
-from lhkit.models.adapter import MANIFEST as TRAINING
-from lhkit.models.conversion import main, merge
-from lhkit.models.tokenizer import load_encoder
-from lhkit.models.weights import (
+from lhkit.base.errors import AdapterError, MissingPackageError, WeightsError
+from lhkit.models.weights import weights, weights_folder
+from lhkit.models.weights.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_sha256
+from lhkit.models.weights.adapter import MANIFEST as TRAINING
+from lhkit.models.weights.conversion import main, merge
+from lhkit.models.weights.tokenizer import load_encoder
+from lhkit.models.weights.weights import (
     NOTICE,
     base_folder,
     ensure_tuned,
     merge_in_subprocess,
     tuned_folder,
 )
-from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage
+from lhkit.models.weights.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

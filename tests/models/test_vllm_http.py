@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import (
+from lhkit.base.errors import (
     ContextTooLongError,
     LhkitError,
     ModelError,
@@ -22,17 +22,24 @@ from lhkit.errors import (
     UnknownModelError,
     UsageError,
 )
-from lhkit.messages import UserMessage
-from lhkit.models import transport
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.responses import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    TextDelta,
+    ToolCallParsed,
+    Usage,
+)
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.base import ModelRequest
+from lhkit.models.client import transport
+from lhkit.models.client.response import CompletionContent
+from lhkit.models.client.served import DIALECT_NAMES, connect
+from lhkit.models.client.transport import Endpoint
+from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.response import CompletionContent
-from lhkit.models.served import DIALECT_NAMES, connect
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
-from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
-from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     METRICS,

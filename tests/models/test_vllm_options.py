@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.models import vllm_server
-from lhkit.models.vllm_server import filter_options, known_options, parse_help, serve_command
+from lhkit.models.serving import vllm_server
+from lhkit.models.serving.vllm_server import (
+    filter_options,
+    known_options,
+    parse_help,
+    serve_command,
+)
 
 pytestmark = pytest.mark.anyio
 

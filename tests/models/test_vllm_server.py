@@ -13,10 +13,10 @@ import aiohttp
 import psutil
 import pytest
 
-from lhkit.errors import MissingPackageError, ServerStartError
-from lhkit.models import server_reaper
-from lhkit.models.server import HOST, StartProgress
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.base.errors import MissingPackageError, ServerStartError
+from lhkit.models.serving import server_reaper
+from lhkit.models.serving.server import HOST, StartProgress
+from lhkit.models.serving.vllm_server import ServerSettings, VllmServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

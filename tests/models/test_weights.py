@@ -15,9 +15,9 @@ from zipfile import ZipFile
 import psutil
 import pytest
 
-from lhkit.errors import MissingPackageError, WeightsError
-from lhkit.models import conversion, weights, weights_folder
-from lhkit.models.weights import (
+from lhkit.base.errors import MissingPackageError, WeightsError
+from lhkit.models.weights import conversion, weights, weights_folder
+from lhkit.models.weights.weights import (
     CHAT_TEMPLATE,
     NOTICE,
     base_folder,
@@ -25,7 +25,12 @@ from lhkit.models.weights import (
     ensure_weights,
     fetch_with_pip,
 )
-from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage, run_command
+from lhkit.models.weights.weights_folder import (
+    FOLDER_MANIFEST,
+    WeightsProgress,
+    WeightsStage,
+    run_command,
+)
 
 pytest.importorskip("accelerate", reason="what converts the weights for vLLM")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from lhkit.base.errors import ServerStartError, WeightsError
 from lhkit.embedded import require_same_weights
-from lhkit.errors import ServerStartError, WeightsError
-from lhkit.models.server import LocalServer
-from lhkit.models.vllm_server import ServerSettings
-from lhkit.models.weights_folder import WeightsProgress
-from lhkit.models.weights_hash import weights_sha256
+from lhkit.models.serving.server import LocalServer
+from lhkit.models.serving.vllm_server import ServerSettings
+from lhkit.models.weights.weights_folder import WeightsProgress
+from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio

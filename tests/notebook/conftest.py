@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from lhkit.chat.assistant import Assistant
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.base import ChatModel
-from lhkit.models.scripted import Reply, ScriptedModel
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.screen import Screen
+from lhkit.models.recorded.scripted import Reply, ScriptedModel
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.screen import Screen
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
-from lhkit.tool_results import ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession, Session, Toolset
 

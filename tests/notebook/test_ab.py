@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import RunError, ServerUnreachableError, UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.decision import QuestionOutcome
-from lhkit.errors import RunError, ServerUnreachableError, UsageError
-from lhkit.events import EndReason
-from lhkit.harness.compare import compare
-from lhkit.harness.record import Preference, Verdict
-from lhkit.harness.results import Run
-from lhkit.locales import load_catalog
-from lhkit.messages import ToolCall, ToolCallMessage
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.notebook.ab import ABPanel, folder_names
-from lhkit.notebook.board_state import ABState, Stage, VoteChoice
-from lhkit.notebook.board_view import ab_parts
-from lhkit.notebook.render import render
-from lhkit.notebook.state import ErrorItem, OptInRequested, PanelNotice, PanelState
-from lhkit.responses import ModelIdentity
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.messages import ToolCall, ToolCallMessage
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.records.record import Preference, Verdict
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
+from lhkit.notebook.boards.ab import ABPanel, folder_names
+from lhkit.notebook.boards.board_state import ABState, Stage, VoteChoice
+from lhkit.notebook.boards.board_view import ab_parts
+from lhkit.notebook.panel.render import render
+from lhkit.notebook.panel.state import ErrorItem, OptInRequested, PanelNotice, PanelState
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession, BareToolset, Session
 from tests.children import run_to_its_death

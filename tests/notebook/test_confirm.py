@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.decision import Approve, Edit, QuestionOutcome, Reject
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.locales import load_catalog
-from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.loop import HomeLoop
-from lhkit.notebook.screen import Screen
+from lhkit.conversation.tool_results import ToolCancelled, ToolOk, ToolResult
+from lhkit.notebook.panel.confirm import ButtonConfirmGate
+from lhkit.notebook.panel.loop import HomeLoop
+from lhkit.notebook.panel.screen import Screen
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolCancelled, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 
@@ -127,7 +127,7 @@ async def test_gate_rejects_at_once_in_a_script() -> None:
 async def test_gate_asks_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, typed: str, outcome: QuestionOutcome
 ) -> None:
-    monkeypatch.setattr("lhkit.notebook.front_end.is_terminal", lambda: True)
+    monkeypatch.setattr("lhkit.notebook.panel.front_end.is_terminal", lambda: True)
     gate = ButtonConfirmGate(ask=lambda prompt: typed if "write: d\ns" in prompt else "?")
     assert bool(await gate.confirm(REQUEST)) is outcome.is_allowed
     assert gate.outcomes == [outcome]
@@ -280,7 +280,7 @@ async def test_gate_code_answers_accept_only_true(gate: ButtonConfirmGate, page:
 
 
 async def test_form_is_filled_in_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lhkit.notebook.front_end.is_terminal", lambda: True)
+    monkeypatch.setattr("lhkit.notebook.panel.front_end.is_terminal", lambda: True)
     prompts: list[str] = []
     typed = iter(["", "Kim", "12", "", "y"])
 

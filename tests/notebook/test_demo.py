@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from lhkit.conversation.messages import ModelMessage, ToolCallMessage
 from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.store import Store
-from lhkit.messages import ModelMessage, ToolCallMessage
 from lhkit.notebook import demo_panel
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import CardItem
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.state import CardItem
 from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]

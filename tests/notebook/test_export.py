@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import ServerUnreachableError
 from lhkit.confirm.decision import Edit, Reject
-from lhkit.errors import ServerUnreachableError
-from lhkit.models.scripted import Reply, call, say
-from lhkit.notebook.markdown import is_active
-from lhkit.notebook.panel import ChatPanel
+from lhkit.models.recorded.scripted import Reply, call, say
+from lhkit.notebook.panel.markdown import is_active
+from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 

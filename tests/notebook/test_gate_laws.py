@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.decision import Approve, Edit, Reject
-from lhkit.messages import ToolCallMessage
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.notebook.ab import ABPanel
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.review import Review
-from lhkit.notebook.state import CardItem
+from lhkit.conversation.messages import ToolCallMessage
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
+from lhkit.notebook.boards.ab import ABPanel
+from lhkit.notebook.boards.review import Review
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.state import CardItem
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession, Session
 from tests.notebook.conftest import FrontEnd

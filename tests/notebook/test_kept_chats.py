@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.chat.controller import ChatController
-from lhkit.cli.chats import (
+from lhkit.cli.chat.chats import (
     ForgetOptions,
     ListOptions,
     ShowOptions,
@@ -16,19 +17,18 @@ from lhkit.cli.chats import (
     remove_chats,
     show_chat,
 )
-from lhkit.errors import RunError, ServerUnreachableError, UsageError
-from lhkit.events import EndReason
-from lhkit.harness.chats import ChatRecorder
-from lhkit.harness.export.openai_messages import write_openai_messages
-from lhkit.harness.record import Evidence, Verdict
-from lhkit.harness.results import Run
-from lhkit.harness.sessions import LiveSession
-from lhkit.harness.store import RECORDS, read_records
-from lhkit.messages import SystemMessage
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.messages import SystemMessage
+from lhkit.harness.chats.chats import ChatRecorder
+from lhkit.harness.exports.openai_messages import write_openai_messages
+from lhkit.harness.records.record import Evidence, Verdict
+from lhkit.harness.records.store import RECORDS, read_records
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.sessions import LiveSession
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import ErrorItem
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.state import ErrorItem
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher

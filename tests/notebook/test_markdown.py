@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.notebook.markdown import to_html
+from lhkit.notebook.panel.markdown import to_html
 
 PROBES = (
     "<img src=x onerror=alert(1)>",

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lhkit.confirm.decision import QuestionOutcome
-from lhkit.messages import UserMessage
-from lhkit.models.scripted import call, say
-from lhkit.notebook.panel import ChatPanel
-from lhkit.tool_results import ToolCancelled
+from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.tool_results import ToolCancelled
+from lhkit.models.recorded.scripted import call, say
+from lhkit.notebook.panel.panel import ChatPanel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

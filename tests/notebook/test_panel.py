@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import ServerUnreachableError, UsageError
+from lhkit.base.locales import available_locales, load_catalog
 from lhkit.confirm.decision import QuestionOutcome
-from lhkit.errors import ServerUnreachableError, UsageError
-from lhkit.locales import available_locales, load_catalog
-from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
+from lhkit.conversation.messages import ModelMessage, SystemMessage, ToolCallMessage
+from lhkit.conversation.responses import ModelEvent, ModelIdentity, TextDelta
+from lhkit.conversation.tool_results import ToolCancelled
 from lhkit.models.base import ModelRequest
-from lhkit.models.scripted import Reply, call, say
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import CardItem, ErrorItem, ModelStatus, OptInRequested
-from lhkit.responses import ModelEvent, ModelIdentity, TextDelta
+from lhkit.models.recorded.scripted import Reply, call, say
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.state import CardItem, ErrorItem, ModelStatus, OptInRequested
 from lhkit.settings import Settings
-from lhkit.tool_results import ToolCancelled
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset, Session
 

@@ -6,17 +6,30 @@ from html.parser import HTMLParser
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.chat.state import ChatState
 from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, parse_form
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.locales import load_catalog
-from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS
-from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
-from lhkit.notebook.state import CardItem, ErrorItem, Item, OptInRequested, PanelState, TurnFigures
-from lhkit.responses import ModelIdentity
-from lhkit.tool_results import ToolErr, ToolOk
+from lhkit.conversation.messages import (
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.conversation.tool_results import ToolErr, ToolOk
+from lhkit.notebook.panel.markdown import MAX_MARKDOWN_CHARS
+from lhkit.notebook.panel.render import MAX_VALUE_CHARS, fragment, patches, render
+from lhkit.notebook.panel.state import (
+    CardItem,
+    ErrorItem,
+    Item,
+    OptInRequested,
+    PanelState,
+    TurnFigures,
+)
 
 KO = load_catalog("ko")
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"

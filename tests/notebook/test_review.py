@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.base.errors import RunError, UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.decision import Edit, Reject
-from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.corrections import read_conversations
-from lhkit.harness.loader import read_sources
-from lhkit.harness.rates import wilson
-from lhkit.harness.record import Verdict
-from lhkit.harness.results import Run
-from lhkit.harness.reviews import LabelKind, ReviewFile, cohens_kappa, places_of
-from lhkit.harness.run import replay
-from lhkit.locales import load_catalog
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.chats.corrections import read_conversations
+from lhkit.harness.chats.reviews import LabelKind, ReviewFile, cohens_kappa, places_of
+from lhkit.harness.figures.rates import wilson
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.notebook import demo_panel
-from lhkit.notebook.board_view import agreement_lines, review_parts
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.review import Review
+from lhkit.notebook.boards.board_view import agreement_lines, review_parts
+from lhkit.notebook.boards.review import Review
+from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry

@@ -11,19 +11,19 @@ from pydantic import AfterValidator, BaseModel, StringConstraints
 
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.harness.author.from_chat import scenario_from_chat
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import read_sources
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
+from lhkit.conversation.messages import ToolCall
+from lhkit.harness.authoring.from_chat import scenario_from_chat
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import read_sources
 from lhkit.harness.scoring.state import StateVerdict, check_state
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import ToolCall
 from lhkit.models.base import ModelRequest
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
-from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

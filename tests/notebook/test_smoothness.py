@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lhkit.locales import load_catalog
+from lhkit.base.locales import load_catalog
+from lhkit.conversation.responses import Finished, ModelEvent, ModelIdentity, TextDelta
 from lhkit.models.base import ModelRequest
-from lhkit.notebook.loop import HomeLoop
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.screen import UPDATE_S, Screen
-from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta
+from lhkit.notebook.panel.loop import HomeLoop
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.screen import UPDATE_S, Screen
 
 pytestmark = pytest.mark.timeout(300)
 

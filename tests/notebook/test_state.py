@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.events import (
+from lhkit.conversation.events import (
     CallCompleted,
     EndReason,
     HistoryCleared,
@@ -12,7 +12,7 @@ from lhkit.events import (
     TurnEnded,
     TurnStarted,
 )
-from lhkit.messages import (
+from lhkit.conversation.messages import (
     GateOutcome,
     ModelMessage,
     SystemMessage,
@@ -21,7 +21,9 @@ from lhkit.messages import (
     ToolCallOutcome,
     UserMessage,
 )
-from lhkit.notebook.state import (
+from lhkit.conversation.responses import Finished, TextDelta, ToolCallParsed, Usage
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.notebook.panel.state import (
     BrokenItem,
     CardItem,
     ErrorItem,
@@ -32,8 +34,6 @@ from lhkit.notebook.state import (
     TurnDropped,
     fold,
 )
-from lhkit.responses import Finished, TextDelta, ToolCallParsed, Usage
-from lhkit.tool_results import ToolOk
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
 CARD = CardItem(card="1", request=REQUEST)

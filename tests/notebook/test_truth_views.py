@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.decision import Edit
-from lhkit.harness.chats import load_chats
-from lhkit.harness.export.inspect_log import _InspectSample
-from lhkit.harness.export.otel import trace_lines
-from lhkit.harness.frames import calls_frame, turns_frame
-from lhkit.harness.html import run_html
-from lhkit.harness.record import decode_record, encode_record
-from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.transcript import short_lines, transcript, turn_truth
+from lhkit.conversation.messages import ClaimFault
+from lhkit.harness.chats.chats import load_chats
+from lhkit.harness.exports.inspect_log import _InspectSample
+from lhkit.harness.exports.otel import trace_lines
+from lhkit.harness.figures.frames import calls_frame, turns_frame
+from lhkit.harness.records.record import decode_record, encode_record
+from lhkit.harness.records.transcript import short_lines, transcript, turn_truth
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.views.html import run_html
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.locales import load_catalog
-from lhkit.messages import ClaimFault
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.render import render
-from lhkit.notebook.review import Review
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
+from lhkit.notebook.boards.review import Review
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.notebook.panel.render import render
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry

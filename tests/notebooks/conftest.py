@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.models.weights import ensure_weights
+from lhkit.models.weights.weights import ensure_weights
 from lhkit.settings import load_settings
 from tests.children import search_paths
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sibling import ODD_ONE
 
-from lhkit.tool_results import ToolErr, ToolOk
+from lhkit.conversation.tool_results import ToolErr, ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

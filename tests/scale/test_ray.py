@@ -17,8 +17,8 @@ import psutil
 import pytest
 from aiohttp import web
 
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.store import read_records
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.store import read_records
 from lhkit.scale import LOG
 from tests.children import search_paths
 from tests.models.fake_vllm import FakeVllm, completion, streams

@@ -17,19 +17,19 @@ import pytest
 
 from lhkit import scale
 from lhkit.app import ModelChoice
+from lhkit.base.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.cli.matrix import MatrixOptions, run_matrix
-from lhkit.errors import ServerUnreachableError, SetupError, UsageError
-from lhkit.harness.author.reference import REFERENCE_MODELS
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.manifest import versions
-from lhkit.harness.record import Verdict
-from lhkit.harness.results import Run
-from lhkit.harness.run import EncodedRecord, replay
-from lhkit.harness.run_options import RunOptions
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.store import read_manifest, read_records
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.harness.records.manifest import versions
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.records.store import read_manifest, read_records
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import EncodedRecord, replay
+from lhkit.harness.running.run_options import RunOptions
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.responses import ModelIdentity
 from lhkit.scale.cluster import Cluster, ReplicaLostError, _logging_to
 from lhkit.scale.placement import (
     Placement,

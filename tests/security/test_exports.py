@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from lhkit.locales import load_catalog
-from lhkit.messages import ModelMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.notebook.export import to_markdown
-from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, is_active, to_html
-from lhkit.notebook.state import Item, PanelState
+from lhkit.base.locales import load_catalog
+from lhkit.conversation.messages import ModelMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.notebook.panel.export import to_markdown
+from lhkit.notebook.panel.markdown import MAX_MARKDOWN_CHARS, is_active, to_html
+from lhkit.notebook.panel.state import Item, PanelState
 
 KO = load_catalog("ko")
 

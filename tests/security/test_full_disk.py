@@ -19,15 +19,15 @@ from pathlib import Path
 import pytest
 import typer
 
-from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.finish import finish
+from lhkit.base.errors import RunError, StoreError
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.finish import finish
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.errors import RunError, StoreError
-from lhkit.harness.store import MANIFEST, RECORDS, open_journal, read_manifest, read_records
+from lhkit.conversation.tool_results import ToolErr, ToolOk
+from lhkit.harness.records.store import MANIFEST, RECORDS, open_journal, read_manifest, read_records
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.settings import Settings
-from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from tests.harness.records.test_journal import record
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.cli.eval_options import EvalOptions
-from lhkit.cli.eval_run import run_name
-from lhkit.cli.finish import _print_error
-from lhkit.errors import ServerFailedError, UsageError
-from lhkit.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
+from lhkit.base.errors import ServerFailedError, UsageError
+from lhkit.cli.eval.eval_options import EvalOptions
+from lhkit.cli.eval.eval_run import run_name
+from lhkit.cli.frame.finish import _print_error
+from lhkit.conversation.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066[/red][bold]"
 

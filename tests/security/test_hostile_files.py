@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from lhkit import match_calls
-from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
-from lhkit.events import EndReason
-from lhkit.harness import documents, values
-from lhkit.harness.author.mutate import mutate, read_survivors
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.manifest import MAX_REPEATS
-from lhkit.harness.record import Evidence, TurnRecord
-from lhkit.harness.results import Run
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.base.errors import LhkitError, RunError, ScenarioError, UsageError
+from lhkit.conversation.events import EndReason
+from lhkit.harness.authoring.mutate import mutate, read_survivors
+from lhkit.harness.records.manifest import MAX_REPEATS
+from lhkit.harness.records.record import Evidence, TurnRecord
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.suite import load_suite
+from lhkit.harness.scenarios import documents, values
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario, Turn
+from lhkit.harness.scenarios.values import is_found, limited_searches, pattern_error
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
-from lhkit.harness.suite import load_suite
-from lhkit.harness.values import is_found, limited_searches, pattern_error
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.lifehelper.world import parse_world
 

@@ -15,16 +15,16 @@ from aiohttp import web
 
 import lhkit
 from lhkit import app
+from lhkit.base.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
+from lhkit.base.redaction import hide, masked
 from lhkit.cli.export import _send_traces
-from lhkit.cli.finish import log_to_file
+from lhkit.cli.frame.finish import log_to_file
 from lhkit.cli.report import ReportOptions, report_run
-from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
-from lhkit.harness.author.reference import gold_models
-from lhkit.harness.record import Verdict
-from lhkit.messages import UserMessage
+from lhkit.conversation.messages import UserMessage
+from lhkit.harness.authoring.reference import gold_models
+from lhkit.harness.records.record import Verdict
 from lhkit.models.base import ModelRequest
-from lhkit.models.served import connect
-from lhkit.redaction import hide, masked
+from lhkit.models.client.served import connect
 from lhkit.settings import Settings
 from tests.models.fake_vllm import Behaviour, FakeVllm, chat_call, chat_completion, event
 

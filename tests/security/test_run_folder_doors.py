@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import UsageError
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.manifest import Provenance
-from lhkit.harness.run import replay
+from lhkit.base.errors import UsageError
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.manifest import Provenance
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.notebook.review import Review
+from lhkit.notebook.boards.review import Review
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(120)]
 

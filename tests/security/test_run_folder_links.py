@@ -13,19 +13,19 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from lhkit import files
-from lhkit.cli.parser import build_parser
-from lhkit.errors import LhkitError, RunError
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.chats import forget_chats
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.manifest import Manifest
-from lhkit.harness.results import Run
-from lhkit.harness.reviews import Label, LabelKind, ReviewFile, places_of, turn_sha256
-from lhkit.harness.run import replay
-from lhkit.harness.store import write_manifest
+from lhkit.base import files
+from lhkit.base.errors import LhkitError, RunError
+from lhkit.cli.frame.parser import build_parser
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.chats.chats import forget_chats
+from lhkit.harness.chats.reviews import Label, LabelKind, ReviewFile, places_of, turn_sha256
+from lhkit.harness.records.manifest import Manifest
+from lhkit.harness.records.store import write_manifest
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.notebook.review import Review
+from lhkit.notebook.boards.review import Review
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import UsageError
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
-from lhkit.harness.rescore import rescore
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
+from lhkit.base.errors import UsageError
+from lhkit.base.patterns import matches
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.rescore import rescore
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scoring.claim_model import History
 from lhkit.harness.scoring.success_claims import find_success_phrase
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.notebook.review import Review
-from lhkit.patterns import matches
+from lhkit.notebook.boards.review import Review
 from lhkit.tools.validation import ArgumentValidator, value_fault
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(60)]

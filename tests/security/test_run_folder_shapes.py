@@ -12,25 +12,25 @@ from typing import Any
 import pytest
 
 import lhkit
+from lhkit.base.errors import LhkitError, RunError, UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.cli.accept import AcceptOptions, _edit
-from lhkit.errors import LhkitError, RunError, UsageError
-from lhkit.harness.author.accept import observed_arguments
-from lhkit.harness.compare import compare
-from lhkit.harness.export.inspect_log import write_inspect
-from lhkit.harness.export.openai_messages import write_openai_messages
-from lhkit.harness.export.otel import trace_lines
-from lhkit.harness.export.parquet import write_parquet
-from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.manifest import Provenance
+from lhkit.harness.authoring.accept import observed_arguments
+from lhkit.harness.exports.inspect_log import write_inspect
+from lhkit.harness.exports.openai_messages import write_openai_messages
+from lhkit.harness.exports.otel import trace_lines
+from lhkit.harness.exports.parquet import write_parquet
+from lhkit.harness.records.manifest import Provenance
 from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
-from lhkit.harness.rescore import rescore
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.locales import load_catalog
-from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.notebook.review import Review
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.rescore import rescore
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios, read_sources
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
+from lhkit.notebook.boards.review import Review
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 

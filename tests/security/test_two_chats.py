@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lhkit.confirm.gate import ScriptedGate
+from lhkit.conversation.tool_results import ToolErr, ToolOk
 from lhkit.lifehelper import store as store_module
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.catalog import load_protocols
@@ -19,7 +20,6 @@ from lhkit.lifehelper.habits import list_entries
 from lhkit.lifehelper.store import Store
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.settings import Settings
-from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 
 NOTEBOOK = """

@@ -9,9 +9,9 @@ import pytest
 
 import lhkit
 from lhkit import app
-from lhkit.errors import McpServerError, UsageError
+from lhkit.base.errors import McpServerError, UsageError
+from lhkit.base.redaction import is_secret_name, masked, may_be_data, without_secrets
 from lhkit.mcp.launch import Launch, Remote, parse_server, server_label
-from lhkit.redaction import is_secret_name, masked, may_be_data, without_secrets
 from lhkit.settings import Settings
 from lhkit.toolset import name_of
 

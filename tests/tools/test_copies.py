@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lhkit import json_values
+from lhkit.base import json_values
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.messages import ToolCall, ToolCallMessage
+from lhkit.conversation.messages import ToolCall, ToolCallMessage
+from lhkit.conversation.responses import Finished, ModelEvent, ModelIdentity, ToolCallParsed
+from lhkit.conversation.tool_results import ToolErr, ToolOk
 from lhkit.models.base import ModelRequest
-from lhkit.responses import Finished, ModelEvent, ModelIdentity, ToolCallParsed
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.functions import FunctionHandler
 from lhkit.tools.registry import ToolRegistry
@@ -33,7 +33,7 @@ class Counts:
         self._count(FunctionHandler, "__call__", "readings")
         for name in ("_read_only", "plain_json"):
             self._count(json_values, name, "copies")
-        for module in ("lhkit.tools.dispatcher", "lhkit.tool_results"):
+        for module in ("lhkit.tools.dispatcher", "lhkit.conversation.tool_results"):
             patch.setattr(f"{module}.plain_json", json_values.plain_json, raising=False)
         patch.setattr("copy.deepcopy", self._no_deepcopy)
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from lhkit.base.json_values import canonical
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
-from lhkit.json_values import canonical
-from lhkit.locales import load_catalog
-from lhkit.messages import GateOutcome, ToolCallOutcome
+from lhkit.conversation.messages import GateOutcome, ToolCallOutcome
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.testing import BrokenGate, echo_tool, object_schema
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema.validators import validator_for
 
-from lhkit.errors import RegistrationError
+from lhkit.base.errors import RegistrationError
 from lhkit.mcp.results import usable_schema
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry

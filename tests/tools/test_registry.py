@@ -9,9 +9,9 @@ import pytest
 from pydantic import AliasChoices, BaseModel, Field
 from pydantic_core import PydanticUndefined
 
-from lhkit.errors import RegistrationError
+from lhkit.base.errors import RegistrationError
+from lhkit.conversation.tool_results import ToolErr, ToolOk
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

@@ -27,15 +27,15 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from lhkit.base.errors import RegistrationError
+from lhkit.base.json_values import plain_json, without_pointers
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.decision import Approve, Decision, Edit
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
-from lhkit.errors import RegistrationError
-from lhkit.json_values import plain_json, without_pointers
-from lhkit.locales import load_catalog
-from lhkit.messages import GateOutcome, ToolCallOutcome
+from lhkit.conversation.messages import GateOutcome, ToolCallOutcome
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

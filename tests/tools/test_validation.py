@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import AfterValidator, BaseModel, Field
 
+from lhkit.base.errors import RegistrationError
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.errors import RegistrationError
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registration import schema_fault
 from lhkit.tools.registry import ToolRegistry

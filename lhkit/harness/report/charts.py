@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lhkit.errors import importing
-from lhkit.harness.history import History
-from lhkit.harness.pairs import Comparison
-from lhkit.harness.record import parse_moment
-from lhkit.harness.results import Run
-from lhkit.harness.transcript import xml_text
-from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.text import one_line
+from lhkit.base.errors import importing
+from lhkit.base.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.base.text import one_line
+from lhkit.harness.figures.pairs import Comparison
+from lhkit.harness.records.record import parse_moment
+from lhkit.harness.records.transcript import xml_text
+from lhkit.harness.results.history import History
+from lhkit.harness.results.results import Run
 
 if TYPE_CHECKING:
     import altair as alt

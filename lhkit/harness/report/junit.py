@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.base.locales import Catalog
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.transcript import transcript, xml_text
 from lhkit.harness.report.metadata import run_metadata
-from lhkit.harness.results import Run
-from lhkit.harness.tables import severity_mark
-from lhkit.harness.transcript import transcript, xml_text
-from lhkit.locales import Catalog
+from lhkit.harness.results.results import Run
+from lhkit.harness.views.tables import severity_mark
 
 _TRANSCRIPT_CHARS: Final = 20_000
 _INFRASTRUCTURE: Final = 3

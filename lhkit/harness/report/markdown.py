@@ -10,13 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from lhkit.harness.html import failures_first
-from lhkit.harness.metrics import Summary
-from lhkit.harness.pairs import Comparison, Pair, first_divergence
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.base.locales import Catalog
+from lhkit.base.text import one_line, printable
+from lhkit.harness.figures.metrics import Summary
+from lhkit.harness.figures.pairs import Comparison, Pair, first_divergence
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.transcript import transcript
 from lhkit.harness.report.metadata import eval_command
-from lhkit.harness.results import Run
-from lhkit.harness.tables import (
+from lhkit.harness.results.results import Run
+from lhkit.harness.views.html import failures_first
+from lhkit.harness.views.tables import (
     Cell,
     Table,
     comparison_sentence,
@@ -25,9 +28,6 @@ from lhkit.harness.tables import (
     pass_rates,
     shortened_list,
 )
-from lhkit.harness.transcript import transcript
-from lhkit.locales import Catalog
-from lhkit.text import one_line, printable
 
 MAX_CHARS: Final = 65_000
 """Slightly below the limit of a comment on GitHub."""

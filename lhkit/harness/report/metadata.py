@@ -5,13 +5,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lhkit.harness.metrics import Summary
-from lhkit.harness.results import Run
-from lhkit.harness.tables import time_line
-from lhkit.locales import Catalog
-from lhkit.options import DEFAULT_TOOLSET
-from lhkit.responses import ModelIdentity
-from lhkit.text import percent
+from lhkit.base.locales import Catalog
+from lhkit.base.options import DEFAULT_TOOLSET
+from lhkit.base.text import percent
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.figures.metrics import Summary
+from lhkit.harness.results.results import Run
+from lhkit.harness.views.tables import time_line
 
 
 def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str], ...]:

@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lhkit.harness.history import History
-from lhkit.harness.html import asset, failures_first, render
-from lhkit.harness.metrics import Summary
-from lhkit.harness.pairs import Comparison
-from lhkit.harness.record import Verdict
+from lhkit.base.locales import Catalog
+from lhkit.harness.figures.metrics import Summary
+from lhkit.harness.figures.pairs import Comparison
+from lhkit.harness.records.record import Verdict
 from lhkit.harness.report import charts
 from lhkit.harness.report.charts import Picture, picture
 from lhkit.harness.report.metadata import run_metadata
-from lhkit.harness.results import Run
-from lhkit.harness.tables import (
+from lhkit.harness.results.history import History
+from lhkit.harness.results.results import Run
+from lhkit.harness.views.html import asset, failures_first, render
+from lhkit.harness.views.tables import (
     Table,
     claim_table,
     comparison_sentence,
@@ -32,7 +33,6 @@ from lhkit.harness.tables import (
     score_table,
     violation_table,
 )
-from lhkit.locales import Catalog
 
 _CHART_WIDTH = 360  # pixels, next to a table
 

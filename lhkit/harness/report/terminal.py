@@ -7,11 +7,14 @@ from rich.markup import escape
 from rich.table import Table as Rich
 from rich.text import Text
 
-from lhkit.harness.compare import compare_arms
-from lhkit.harness.metrics import Summary
-from lhkit.harness.pairs import Comparison, Pair, first_divergence
-from lhkit.harness.results import Run
-from lhkit.harness.tables import (
+from lhkit.base.locales import Catalog
+from lhkit.base.text import one_line, printable
+from lhkit.harness.figures.metrics import Summary
+from lhkit.harness.figures.pairs import Comparison, Pair, first_divergence
+from lhkit.harness.records.transcript import short_lines
+from lhkit.harness.results.compare import compare_arms
+from lhkit.harness.results.results import Run
+from lhkit.harness.views.tables import (
     Table,
     comparison_sentence,
     comparison_table,
@@ -20,9 +23,6 @@ from lhkit.harness.tables import (
     pass_rates,
     shortened_list,
 )
-from lhkit.harness.transcript import short_lines
-from lhkit.locales import Catalog
-from lhkit.text import one_line, printable
 
 WIDTH = 100
 

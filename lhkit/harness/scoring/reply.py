@@ -23,8 +23,9 @@ from functools import lru_cache
 
 import regex
 
-from lhkit.harness.scenario import ExpectedReply, ReplyPart
-from lhkit.harness.values import (
+from lhkit.base.text import LETTER
+from lhkit.harness.scenarios.scenario import ExpectedReply, ReplyPart
+from lhkit.harness.scenarios.values import (
     AS_WRITTEN_MARK,
     MINUS_MARK,
     decimals_by_value,
@@ -32,7 +33,6 @@ from lhkit.harness.values import (
     normalize_reply,
     remove_spaces,
 )
-from lhkit.text import LETTER
 
 REPLY_BORDER = "\n\ue001\n"
 """Separator of the replies of a conversation that are searched together; no phrase crosses it."""

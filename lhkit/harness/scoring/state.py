@@ -19,13 +19,13 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lhkit.errors import ScenarioError
-from lhkit.harness.assignment import Pairs, TooManyPairsError, assign_sparse, max_pairs
-from lhkit.harness.matchers import DateIs, Equals, Fields, Place, Text, parse_row
-from lhkit.harness.record import RowKeys, Rows, State, TableDiff
-from lhkit.harness.values import fold_text, hashable_form, remove_spaces
-from lhkit.json_values import shown
-from lhkit.schema import ABSENT, SchemaNode, nfc
+from lhkit.base.errors import ScenarioError
+from lhkit.base.json_values import shown
+from lhkit.base.schema import ABSENT, SchemaNode, nfc
+from lhkit.harness.records.record import RowKeys, Rows, State, TableDiff
+from lhkit.harness.scenarios.assignment import Pairs, TooManyPairsError, assign_sparse, max_pairs
+from lhkit.harness.scenarios.matchers import DateIs, Equals, Fields, Place, Text, parse_row
+from lhkit.harness.scenarios.values import fold_text, hashable_form, remove_spaces
 
 NO_KEYS: RowKeys = MappingProxyType({})
 

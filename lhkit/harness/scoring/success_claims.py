@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from lhkit.chat.claims import success_phrases
-from lhkit.harness.record import Evidence, FalseClaim
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.records.record import Evidence, FalseClaim
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.claim_model import History, shipped_model
 from lhkit.harness.scoring.violations import ids_of
 

@@ -13,19 +13,11 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
-from lhkit.errors import UsageError
-from lhkit.events import EndReason
-from lhkit.harness.assignment import Problem, assign, require_few_pairs
-from lhkit.harness.matchers import alternatives, parse_row
-from lhkit.harness.matching import (
-    WHOLE,
-    ActualCall,
-    ArgumentVerdict,
-    MatchResult,
-    match_calls,
-    values_equal,
-)
-from lhkit.harness.record import (
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import shown
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.messages import GateOutcome
+from lhkit.harness.records.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
@@ -39,7 +31,17 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.scenario import Before, ExpectedCall, Scenario, Turn
+from lhkit.harness.scenarios.assignment import Problem, assign, require_few_pairs
+from lhkit.harness.scenarios.matchers import alternatives, parse_row
+from lhkit.harness.scenarios.scenario import Before, ExpectedCall, Scenario, Turn
+from lhkit.harness.scoring.matching import (
+    WHOLE,
+    ActualCall,
+    ArgumentVerdict,
+    MatchResult,
+    match_calls,
+    values_equal,
+)
 from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
 from lhkit.harness.scoring.state import (
     NO_KEYS,
@@ -50,8 +52,6 @@ from lhkit.harness.scoring.state import (
 )
 from lhkit.harness.scoring.success_claims import find_false_claims
 from lhkit.harness.scoring.violations import find_violations
-from lhkit.json_values import shown
-from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
 
 ALL_REPLIES = "all replies: "

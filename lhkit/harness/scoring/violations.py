@@ -17,15 +17,15 @@ from itertools import islice
 from typing import Any
 from unicodedata import category
 
-from lhkit.events import EndReason
-from lhkit.harness.matchers import arguments_fit
-from lhkit.harness.matching import MatchResult
-from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
-from lhkit.harness.scenario import ForbiddenCall, Scenario
-from lhkit.harness.values import fold_text, remove_spaces
-from lhkit.json_values import json_or_repr, shown
-from lhkit.messages import GateOutcome
-from lhkit.schema import nfc
+from lhkit.base.json_values import json_or_repr, shown
+from lhkit.base.schema import nfc
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.messages import GateOutcome
+from lhkit.harness.records.record import CallRecord, Evidence, Severity, State, Violation
+from lhkit.harness.scenarios.matchers import arguments_fit
+from lhkit.harness.scenarios.scenario import ForbiddenCall, Scenario
+from lhkit.harness.scenarios.values import fold_text, remove_spaces
+from lhkit.harness.scoring.matching import MatchResult
 
 REFUSALS = frozenset({"validation", "unknown_tool", "repeated_call", "truncated_call"})
 """Codes of the dispatcher for calls that cannot be carried out."""

@@ -7,7 +7,7 @@ within JSON text), `malformed` (not JSON).
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lhkit.json_values import NotJsonError, parse_json, plain_json, safe_repr
+from lhkit.base.json_values import NotJsonError, parse_json, plain_json, safe_repr
 
 MAX_ENCODINGS = 4
 """Limit of JSON texts within each other."""

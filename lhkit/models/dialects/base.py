@@ -5,12 +5,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
-from lhkit import tool_spec as conversation
-from lhkit.errors import UsageError
-from lhkit.json_values import JSON
-from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import JSON
+from lhkit.conversation import tool_spec as conversation
+from lhkit.conversation.messages import (
+    Message,
+    ModelMessage,
+    SystemMessage,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.conversation.tool_results import TRUNCATION_HINT, encode_tool_result
 from lhkit.models.dialects.parser import IncrementalParser, ParseResult
-from lhkit.tool_results import TRUNCATION_HINT, encode_tool_result
 
 Constraint: TypeAlias = Literal["off", "auto", "required"]
 """Constrained decoding: `off`; `auto`, free text or a valid call; `required`, a valid call."""

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from lhkit.errors import UsageError
-from lhkit.json_values import compact
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import compact
+from lhkit.base.schema import NOTED_FORMAT, resolve
 from lhkit.models.dialects.base import Constraint, ToolSpec, tool_spec
-from lhkit.schema import NOTED_FORMAT, resolve
 
 CALL_END = "}"
 

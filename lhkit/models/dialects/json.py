@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from lhkit.json_values import JSON, NotJsonError, compact
-from lhkit.messages import ToolCall, ToolCallMessage
+from lhkit.base.json_values import JSON, NotJsonError, compact
+from lhkit.conversation.messages import ToolCall, ToolCallMessage
 from lhkit.models.dialects.base import Constraint, ToolSpec, tool_names
 from lhkit.models.dialects.constraint import (
     CALL_END,

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from lhkit.json_values import JSON, plain_json
-from lhkit.messages import Message, ToolCall
+from lhkit.base.json_values import JSON, plain_json
+from lhkit.conversation.messages import Message, ToolCall
 from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import Dialect, ToolSpec
 from lhkit.models.dialects.markup import Markup, render_call, render_prompt

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from lhkit.json_values import JSON, NotJsonError, compact, plain_json
-from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.base.json_values import JSON, NotJsonError, compact, plain_json
+from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import (
     LONE_SURROGATE,
     Group,

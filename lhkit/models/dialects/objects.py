@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from lhkit.json_values import NotJsonError, plain_json
+from lhkit.base.json_values import NotJsonError, plain_json
 from lhkit.models.dialects.arguments import read_arguments
 
 FIRST_KEYS = ("name", "tool", "tool_name", "function", "parameters", "arguments", "args")

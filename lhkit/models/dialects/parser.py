@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lhkit.messages import ToolCall
-from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 ParsedEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallParsed
 """A part of a streamed response that later chunks cannot change."""

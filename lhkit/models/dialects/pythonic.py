@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from lhkit.json_values import JSON, NotJsonError, compact, plain_json
-from lhkit.messages import ToolCall, ToolCallMessage
+from lhkit.base.json_values import JSON, NotJsonError, compact, plain_json
+from lhkit.conversation.messages import ToolCall, ToolCallMessage
 from lhkit.models.dialects.base import ToolSpec, is_renderable, tool_names
 from lhkit.models.dialects.parser import IncrementalParser, NextCall, OpenBrackets, OpenCall
 from lhkit.models.dialects.thinking import TaggedThinkingParser

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lhkit.messages import ToolCall
+from lhkit.conversation.messages import ToolCall
 from lhkit.models.dialects.parser import IncrementalParser, ParseResult
 
 _NAMES = ("think", "thinking", "thought", "reasoning")

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lhkit.errors import UsageError
-from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.base.errors import UsageError
+from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.conversation.tool_results import ToolOk, ToolResult, parse_result
 from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import Dialect
 from lhkit.models.dialects.marked import MarkedDialect
-from lhkit.tool_results import ToolOk, ToolResult, parse_result
 
 _MAX_RESULT_BYTES = 1 << 40  # a result was cut when it was recorded
 _END_OF_TURN = "<end_of_turn>"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import assert_never
 
-from lhkit.json_values import compact
-from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.base.json_values import compact
+from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import (
     Dialect,
     ToolSpec,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lhkit.json_values import MAX_DEPTH
+from lhkit.base.json_values import MAX_DEPTH
 from lhkit.models.dialects.base import LONE_SURROGATE
 
 _STRING = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from lhkit.harness.compare import compare
-from lhkit.harness.results import Run
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
 from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme, stopped_clock
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]

@@ -10,10 +10,10 @@ from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Page, expect
 
 from lhkit import app
-from lhkit.harness.compare import compare
-from lhkit.harness.results import Run
-from lhkit.models.gemma import BASE, TUNED
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
 from lhkit.models.runtimes import LLAMA_CPP
+from lhkit.models.serving.gemma import BASE, TUNED
 from lhkit.settings import load_settings
 from tests.children import search_paths
 

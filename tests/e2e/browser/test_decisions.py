@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from lhkit.harness.results import Run
-from lhkit.locales import load_catalog
+from lhkit.base.locales import load_catalog
+from lhkit.harness.results.results import Run
 from tests.e2e.browser.reading import LOW_CONTRAST, OLD_MS, each_theme, faults, read_through
 from tests.written import habits
 

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import lhkit.notebook
-from lhkit.locales import load_catalog
-from lhkit.notebook.render import fragment
-from lhkit.notebook.state import OptInRequested
+from lhkit.base.locales import load_catalog
+from lhkit.notebook.panel.render import fragment
+from lhkit.notebook.panel.state import OptInRequested
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from lhkit.locales import load_catalog
-from lhkit.messages import ToolCallOutcome
-from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.loop import HomeLoop
-from lhkit.notebook.screen import Screen
+from lhkit.base.locales import load_catalog
+from lhkit.conversation.messages import ToolCallOutcome
+from lhkit.conversation.tool_results import ToolOk, ToolResult
+from lhkit.notebook.panel.confirm import ButtonConfirmGate
+from lhkit.notebook.panel.loop import HomeLoop
+from lhkit.notebook.panel.screen import Screen
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from tests.e2e.browser.reading import (

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from lhkit.harness.results import Run
+from lhkit.harness.results.results import Run
 from tests.e2e.browser.reading import OLD_MS
 from tests.node_servers import server
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, WebSocketRoute, expect
 
-from lhkit.notebook.screen import STATIC
+from lhkit.notebook.panel.screen import STATIC
 from tests.e2e.browser.test_ab import cell as ab_cell
 from tests.e2e.browser.test_panel import DEMO, open_card
 

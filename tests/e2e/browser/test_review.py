@@ -9,12 +9,12 @@ import anyio
 import pytest
 from playwright.sync_api import Page, expect
 
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.loader import read_sources
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
-from lhkit.notebook.review import Review
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.notebook.boards.review import Review
 from lhkit.toolset import load
 from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme
 

@@ -12,13 +12,13 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import lhkit.notebook
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import Form, parse_form
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import pretty
-from lhkit.locales import load_catalog
-from lhkit.messages import ModelMessage
-from lhkit.notebook.render import fragment
-from lhkit.notebook.state import CardItem
+from lhkit.conversation.messages import ModelMessage
+from lhkit.notebook.panel.render import fragment
+from lhkit.notebook.panel.state import CardItem
 from tests.e2e.browser.reading import OLD_MS, faults, read_through
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

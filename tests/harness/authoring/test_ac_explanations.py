@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.reference import reference_trajectory, trace_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.authoring.reference import reference_trajectory, trace_model
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario, Turn
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.models.scripted import ScriptedModel
+from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 
 DATASETS = Path(__file__).parents[3] / "datasets"

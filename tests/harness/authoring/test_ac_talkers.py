@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.harness.author.reference import TurnTrace, reference_trajectory, trace_model
-from lhkit.harness.documents import read_yaml
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.scenario_schema import scenario_json_schema
+from lhkit.harness.authoring.reference import TurnTrace, reference_trajectory, trace_model
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.documents import read_yaml
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
 from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.models.scripted import ScriptedModel, say
+from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

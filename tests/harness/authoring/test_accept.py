@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.author.accept import (
+from lhkit.base.errors import ScenarioError, UsageError
+from lhkit.harness.authoring.accept import (
     Edit,
     ObservedArgument,
     accept_argument,
@@ -15,12 +15,12 @@ from lhkit.harness.author.accept import (
     observed_arguments,
     require_unchanged,
 )
-from lhkit.harness.loader import Origin, load_scenarios, read_sources
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.run import replay
-from lhkit.harness.sample import run_sample
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import Origin, load_scenarios, read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio

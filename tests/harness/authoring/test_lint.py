@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.author.checks import LEVELS, Finding, Level
-from lhkit.harness.author.lint import lint
-from lhkit.harness.loader import read_sources
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.authoring.checks import LEVELS, Finding, Level
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.scenarios.loader import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.testing import object_schema
-from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from lhkit.base.errors import ScenarioError
 from lhkit.chat.step import MAX_TURNS
-from lhkit.errors import ScenarioError
-from lhkit.harness.author.mistakes import ADVICE, Mistake
-from lhkit.harness.author.mutate import MutationReport, all_mistakes, mutate, read_survivors
-from lhkit.harness.author.reference_run import run_reference
-from lhkit.harness.record import Verdict
+from lhkit.harness.authoring.mistakes import ADVICE, Mistake
+from lhkit.harness.authoring.mutate import MutationReport, all_mistakes, mutate, read_survivors
+from lhkit.harness.authoring.reference_run import run_reference
+from lhkit.harness.records.record import Verdict
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from tests.harness.build import Load
 

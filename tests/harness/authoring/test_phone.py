@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.mutate import MutationReport, mutate
-from lhkit.harness.author.reference import always_call_model, gold_model
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
-from lhkit.harness.sample import run_sample
+from lhkit.harness.authoring.mutate import MutationReport, mutate
+from lhkit.harness.authoring.reference import always_call_model, gold_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import WrappedToolset
 from tests.harness.authoring.phone import PhoneToolset, registry

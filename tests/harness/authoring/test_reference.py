@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.errors import ScenarioError
-from lhkit.harness.author.examples import example, texts_of
-from lhkit.harness.author.reference import always_call_model, gold_model, gold_models
-from lhkit.harness.sample import run_sample
-from lhkit.messages import Message, ToolCallMessage, UserMessage
+from lhkit.base.errors import ScenarioError
+from lhkit.base.schema import SchemaNode
+from lhkit.conversation.messages import Message, ToolCallMessage, UserMessage
+from lhkit.conversation.responses import Finished
+from lhkit.conversation.tool_results import ToolOk
+from lhkit.harness.authoring.examples import example, texts_of
+from lhkit.harness.authoring.reference import always_call_model, gold_model, gold_models
+from lhkit.harness.running.sample import run_sample
 from lhkit.models.base import ModelRequest
-from lhkit.responses import Finished
-from lhkit.schema import SchemaNode
-from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load

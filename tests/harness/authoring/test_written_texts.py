@@ -7,17 +7,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import scenario_from_chat
-from lhkit.harness.author.scenario_yaml import yaml_text
-from lhkit.harness.corrections import (
+from lhkit.base.errors import UsageError
+from lhkit.conversation.messages import ModelMessage, UserMessage
+from lhkit.harness.authoring.from_chat import scenario_from_chat
+from lhkit.harness.authoring.scenario_yaml import yaml_text
+from lhkit.harness.chats.corrections import (
     CorrectedConversation,
     CorrectedTurn,
     conversation_line,
     read_conversations,
 )
-from lhkit.harness.documents import read_json_lines, read_yaml
-from lhkit.messages import ModelMessage, UserMessage
+from lhkit.harness.scenarios.documents import read_json_lines, read_yaml
 
 HOSTILE = [
     "a\u2028b",

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.metrics import (
+from lhkit.conversation.messages import GateOutcome
+from lhkit.harness.figures.metrics import (
     ConfirmScore,
     Flips,
     Repeats,
@@ -19,8 +20,8 @@ from lhkit.harness.metrics import (
     summarise,
     tally,
 )
-from lhkit.harness.rates import Interval, Share, wilson
-from lhkit.harness.record import (
+from lhkit.harness.figures.rates import Interval, Share, wilson
+from lhkit.harness.records.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
@@ -30,7 +31,6 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
-from lhkit.messages import GateOutcome
 from tests.harness import build
 from tests.harness.build import FAIL, INVALID, PASS, blocked, model_call, turn_of
 

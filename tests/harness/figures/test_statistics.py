@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lhkit.harness.metrics import rate_interval
-from lhkit.harness.rates import Interval, pass_at_k, pass_hat_k, wilson
-from lhkit.harness.statistics import (
+from lhkit.harness.figures.metrics import rate_interval
+from lhkit.harness.figures.rates import Interval, pass_at_k, pass_hat_k, wilson
+from lhkit.harness.figures.statistics import (
     cluster_bootstrap,
     clustered_interval,
     difference_interval,

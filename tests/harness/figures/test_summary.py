@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from lhkit.harness.metrics import Summary, summarise
-from lhkit.harness.record import CallRecord, SampleRecord, TurnScore, Verdict, Violation
+from lhkit.base.locales import load_catalog
+from lhkit.base.options import DEFAULT_TOOLSET
+from lhkit.conversation.responses import ModelIdentity, Timing, Usage
+from lhkit.harness.figures.metrics import Summary, summarise
+from lhkit.harness.figures.timings import Latency, latency
+from lhkit.harness.records.record import CallRecord, SampleRecord, TurnScore, Verdict, Violation
 from lhkit.harness.report.terminal import summary_view
-from lhkit.harness.sample_id import SampleId
-from lhkit.harness.timings import Latency, latency
-from lhkit.locales import load_catalog
-from lhkit.options import DEFAULT_TOOLSET
-from lhkit.responses import ModelIdentity, Timing, Usage
+from lhkit.harness.scenarios.sample_id import SampleId
 from tests.harness.build import (
     FAIL,
     INVALID,

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from lhkit.events import EndReason, ModelCalled, TurnEnded
-from lhkit.harness.manifest import Invocation, Manifest
-from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
-from lhkit.harness.timings import is_warm, times
-from lhkit.harness.wall_clock import TimeBreakdown, WallClock
-from lhkit.messages import GateOutcome
-from lhkit.responses import Finished, TextDelta, Timing, Usage
+from lhkit.conversation.events import EndReason, ModelCalled, TurnEnded
+from lhkit.conversation.messages import GateOutcome
+from lhkit.conversation.responses import Finished, TextDelta, Timing, Usage
+from lhkit.harness.figures.timings import is_warm, times
+from lhkit.harness.records.manifest import Invocation, Manifest
+from lhkit.harness.records.record import CallRecord, ModelCallRecord, TurnRecord
+from lhkit.harness.records.wall_clock import TimeBreakdown, WallClock
 from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
 
 TIMING = Timing(

@@ -132,7 +132,7 @@ def test_resume_after_kill_during_write(command: Command) -> None:
 def test_second_process_is_refused_until_first_ends(command: Command) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from lhkit.harness.store import open_journal\n"
+        "from lhkit.harness.records.store import open_journal\n"
         "with open_journal(Path('runs/r')):\n    print('held', flush=True); sys.stdin.read()\n"
     )
     holder = subprocess.Popen(

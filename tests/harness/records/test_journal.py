@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.manifest import Manifest
-from lhkit.harness.record import (
+from lhkit.base.errors import RunError, UsageError
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.authoring.reference import gold_model, silent_model
+from lhkit.harness.records.manifest import Manifest
+from lhkit.harness.records.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
@@ -25,11 +26,8 @@ from lhkit.harness.record import (
     decode_record,
     encode_record,
 )
-from lhkit.harness.results import Run
-from lhkit.harness.resume import SampleHashes
-from lhkit.harness.sample_id import SampleId
-from lhkit.harness.scoring.state import state_diff, with_diff
-from lhkit.harness.store import (
+from lhkit.harness.records.resume import SampleHashes
+from lhkit.harness.records.store import (
     MANIFEST,
     RECORDS,
     Journal,
@@ -40,7 +38,9 @@ from lhkit.harness.store import (
     stored_records,
     write_manifest,
 )
-from lhkit.responses import ModelIdentity
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scoring.state import state_diff, with_diff
 from tests.harness.build import (
     FAIL,
     INVALID,

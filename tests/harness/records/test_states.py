@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import NotJsonError, compact, json_or_repr, plain_json, plain_or_repr
 from lhkit.harness.scoring.state import state_diff, with_diff
-from lhkit.json_values import NotJsonError, compact, json_or_repr, plain_json, plain_or_repr
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import read_state
 from tests.harness.build import PlainSession

@@ -4,9 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from lhkit.events import CallCompleted, ChatEvent, EndReason, ModelCalled, TurnEnded, TurnStarted
-from lhkit.harness.turn_record import turn_record
-from lhkit.messages import (
+from lhkit.conversation.events import (
+    CallCompleted,
+    ChatEvent,
+    EndReason,
+    ModelCalled,
+    TurnEnded,
+    TurnStarted,
+)
+from lhkit.conversation.messages import (
     GateOutcome,
     SystemMessage,
     ToolCall,
@@ -14,8 +20,16 @@ from lhkit.messages import (
     ToolCallOutcome,
     UserMessage,
 )
-from lhkit.responses import Finished, ModelIdentity, TextDelta, ThinkingDelta, Timing, Usage
-from lhkit.tool_results import ToolErr, ToolOk
+from lhkit.conversation.responses import (
+    Finished,
+    ModelIdentity,
+    TextDelta,
+    ThinkingDelta,
+    Timing,
+    Usage,
+)
+from lhkit.conversation.tool_results import ToolErr, ToolOk
+from lhkit.harness.records.turn_record import turn_record
 
 START = TurnStarted(message=UserMessage(text="hello"))
 END = TurnEnded(reason=EndReason.ANSWERED)

@@ -5,8 +5,11 @@ from dataclasses import fields, replace
 from html.parser import HTMLParser
 from typing import Any
 
-from lhkit.harness.manifest import Manifest
-from lhkit.harness.record import (
+from lhkit.base.locales import load_catalog
+from lhkit.conversation.messages import GateOutcome, ToolCall
+from lhkit.conversation.responses import ModelIdentity, Timing, Usage
+from lhkit.harness.records.manifest import Manifest
+from lhkit.harness.records.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
@@ -19,10 +22,7 @@ from lhkit.harness.record import (
     decode_record,
     encode_record,
 )
-from lhkit.harness.results import Run
-from lhkit.locales import load_catalog
-from lhkit.messages import GateOutcome, ToolCall
-from lhkit.responses import ModelIdentity, Timing, Usage
+from lhkit.harness.results.results import Run
 from tests.harness.build import model_call, sample, turn_of
 
 GEMMA = ModelIdentity(

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import MissingPackageError
-from lhkit.harness.compare import compare
-from lhkit.harness.record import Verdict
+from lhkit.base.errors import MissingPackageError
+from lhkit.harness.records.record import Verdict
 from lhkit.harness.report import charts
 from lhkit.harness.report.charts import picture, svg_of
 from lhkit.harness.report.page import html_page
-from lhkit.harness.results import Run
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
 from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, KOREAN, full_record, run_of
 
 pytestmark = pytest.mark.slow

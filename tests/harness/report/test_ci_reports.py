@@ -7,13 +7,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from markdown_it import MarkdownIt
 
-from lhkit.harness.compare import compare
-from lhkit.harness.record import Verdict
+from lhkit.base.locales import Catalog
+from lhkit.harness.records.record import Verdict
 from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.report.markdown import code, markdown, table_lines
-from lhkit.harness.results import Run
-from lhkit.harness.tables import Cell, Table
-from lhkit.locales import Catalog
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
+from lhkit.harness.views.tables import Cell, Table
 from tests.harness.report.runs import ENGLISH, FULL_RUN, HOSTILE_RUN, full_record, run_of
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import UsageError
-from lhkit.harness.compare import compare
-from lhkit.harness.html import MAX_CHARS, SampleView
-from lhkit.harness.record import SampleRecord, TurnScore, Verdict
-from lhkit.harness.transcript import catalog_in
+from lhkit.base.errors import UsageError
+from lhkit.harness.records.record import SampleRecord, TurnScore, Verdict
+from lhkit.harness.records.transcript import catalog_in
+from lhkit.harness.results.compare import compare
+from lhkit.harness.views.html import MAX_CHARS, SampleView
 from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, Parsed, full_record, run_of
 
 ELEMENTS = {

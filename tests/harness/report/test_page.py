@@ -9,13 +9,13 @@ from functools import cache
 
 import pytest
 
-from lhkit.harness.compare import compare
-from lhkit.harness.record import Verdict
+from lhkit.base.locales import load_catalog
+from lhkit.harness.records.record import Verdict
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.metadata import eval_command, run_metadata
 from lhkit.harness.report.page import html_page
-from lhkit.harness.results import Run
-from lhkit.locales import load_catalog
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
 from tests.harness.report.runs import (
     ENGLISH,
     FULL_RUN,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from lhkit.harness.compare import compare
-from lhkit.harness.record import Verdict
+from lhkit.base.locales import load_catalog
+from lhkit.harness.records.record import Verdict
 from lhkit.harness.report.page import html_page
-from lhkit.harness.results import Run
-from lhkit.locales import load_catalog
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
 from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, full_record, run_of
 
 pytestmark = pytest.mark.browser

@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.metrics import ConfirmScore, Flips, Repeats, Selection, Summary, Tally
-from lhkit.harness.rates import Interval, Share
-from lhkit.harness.record import FalseClaim
+from lhkit.base.locales import load_catalog
+from lhkit.base.text import percent
+from lhkit.harness.figures.metrics import ConfirmScore, Flips, Repeats, Selection, Summary, Tally
+from lhkit.harness.figures.rates import Interval, Share
+from lhkit.harness.figures.timings import Latency, Tokens
+from lhkit.harness.records.record import FalseClaim
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import summary_view
-from lhkit.harness.results import Run
+from lhkit.harness.results.results import Run
 from lhkit.harness.scoring.claim_model import shipped_model
-from lhkit.harness.tables import (
+from lhkit.harness.views.tables import (
     claim_table,
     gate_table,
     pass_rates,
     score_table,
     violation_table,
 )
-from lhkit.harness.timings import Latency, Tokens
-from lhkit.locales import load_catalog
-from lhkit.text import percent
 from tests.harness.build import PASS, printed, sample, turn_of
 
 CATALOG = load_catalog("en")

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lhkit.harness.record import SampleRecord, encode_record
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.store import RECORDS
-from lhkit.messages import ToolCall
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.conversation.messages import ToolCall
+from lhkit.harness.records.record import SampleRecord, encode_record
+from lhkit.harness.records.store import RECORDS
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from tests.harness.build import sample
 
 TALK = r"""

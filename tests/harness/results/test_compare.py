@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import UsageError
-from lhkit.harness.compare import compare, compare_arms
-from lhkit.harness.manifest import Manifest
-from lhkit.harness.pairs import Comparison, Divergence, ViolationChange, first_divergence
-from lhkit.harness.record import (
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import load_catalog
+from lhkit.conversation.responses import ModelIdentity, Timing
+from lhkit.harness.figures.pairs import Comparison, Divergence, ViolationChange, first_divergence
+from lhkit.harness.figures.statistics import sign_flip
+from lhkit.harness.records.manifest import Manifest
+from lhkit.harness.records.record import (
     CallRecord,
     ModelCallRecord,
     SampleRecord,
@@ -20,12 +22,10 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import comparison_view
-from lhkit.harness.results import Run
-from lhkit.harness.sample_id import SampleId
-from lhkit.harness.statistics import sign_flip
-from lhkit.harness.tables import matrix_table
-from lhkit.locales import load_catalog
-from lhkit.responses import ModelIdentity, Timing
+from lhkit.harness.results.compare import compare, compare_arms
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.views.tables import matrix_table
 from tests.harness.build import (
     FAIL,
     INVALID,

@@ -11,25 +11,25 @@ import fastparquet  # noqa: TID253 - what is written is read by it
 import pytest
 
 from evals.benchmarks import peers
+from lhkit.base.errors import RunError, UsageError
 from lhkit.cli.export import ExportOptions, export_run
-from lhkit.errors import RunError, UsageError
-from lhkit.events import EndReason
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.export import parquet
-from lhkit.harness.export.openai_messages import write_openai_messages
-from lhkit.harness.manifest import AssistantLimits, Manifest, Prompt
-from lhkit.harness.record import CallRecord, Evidence, TurnRecord, encode_record
-from lhkit.harness.results import Run
-from lhkit.harness.resume import select_records
-from lhkit.harness.run import replay
-from lhkit.harness.store import RECORDS
+from lhkit.conversation.events import EndReason
+from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.tool_results import TRUNCATION_HINT
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.exports import parquet
+from lhkit.harness.exports.openai_messages import write_openai_messages
+from lhkit.harness.records.manifest import AssistantLimits, Manifest, Prompt
+from lhkit.harness.records.record import CallRecord, Evidence, TurnRecord, encode_record
+from lhkit.harness.records.resume import select_records
+from lhkit.harness.records.store import RECORDS
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
 from lhkit.imports.chat_files import read_chat_file
 from lhkit.imports.importers import to_scenario
 from lhkit.imports.openai_messages import import_messages
-from lhkit.messages import ToolCall
-from lhkit.models.scripted import Reply, say
+from lhkit.models.recorded.scripted import Reply, say
 from lhkit.settings import load_settings
-from lhkit.tool_results import TRUNCATION_HINT
 from lhkit.toolset import load as load_toolset
 from tests.harness.build import Load
 from tests.harness.results.runs import SCRIPT, TALK, lines, record, record_run, run_of

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness import frames
-from lhkit.harness.author.reference import silent_model
-from lhkit.harness.results import Run
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.harness.authoring.reference import silent_model
+from lhkit.harness.figures import frames
+from lhkit.harness.results.results import Run
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play
 
 pytestmark = pytest.mark.anyio

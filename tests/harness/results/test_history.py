@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import lhkit
+from lhkit.base.errors import MissingRunError, UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.cli.report import ReportOptions, report_run
-from lhkit.errors import MissingRunError, UsageError
-from lhkit.harness.history import HISTORY
-from lhkit.harness.record import SCHEMA, encode_record
-from lhkit.harness.results import Run
-from lhkit.locales import load_catalog
+from lhkit.harness.records.record import SCHEMA, encode_record
+from lhkit.harness.results.history import HISTORY
+from lhkit.harness.results.results import Run
 from lhkit.settings import load_settings
 from tests.harness.results.test_compare import record
 

@@ -16,8 +16,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
+from lhkit.base.errors import RunError
 from lhkit.cli.export import ExportOptions, export_run
-from lhkit.errors import RunError
 from lhkit.settings import load_settings
 from tests.harness.build import Load
 from tests.harness.results.runs import SCRIPT, TALK, record, record_run, run_of

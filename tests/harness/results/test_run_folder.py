@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import MissingRunError, RunError
-from lhkit.harness.author.reference import silent_model
-from lhkit.harness.manifest import Change, Manifest, manifest_changes
-from lhkit.harness.record import SampleRecord, Verdict, encode_record
-from lhkit.harness.results import Run
-from lhkit.harness.resume import Resumption, check_resumption, record_status, select_records
-from lhkit.harness.sample_id import SampleId
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.store import MANIFEST, RECORDS
-from lhkit.models.scripted import Reply, ScriptedModel, say
-from lhkit.responses import Sampling
+from lhkit.base.errors import MissingRunError, RunError
+from lhkit.conversation.responses import Sampling
+from lhkit.harness.authoring.reference import silent_model
+from lhkit.harness.records.manifest import Change, Manifest, manifest_changes
+from lhkit.harness.records.record import SampleRecord, Verdict, encode_record
+from lhkit.harness.records.resume import Resumption, check_resumption, record_status, select_records
+from lhkit.harness.records.store import MANIFEST, RECORDS
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load, Play
 from tests.harness.results.runs import record, run_of

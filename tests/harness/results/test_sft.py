@@ -7,31 +7,31 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import ScenarioError, UsageError
 from lhkit.cli.export import ExportOptions, export_run
-from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.author.reference import gold_model
-from lhkit.harness.corrections import (
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.chats.corrections import (
     CorrectedCall,
     CorrectedConversation,
     CorrectedTurn,
     conversation_line,
 )
-from lhkit.harness.loader import load_scenarios
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.sft import (
+from lhkit.harness.exports.sft import (
     reference_conversations,
     reviewed_conversations,
     run_conversations,
     write_sft,
 )
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ModelRequest
+from lhkit.models.client.request import request_body
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import training_text
-from lhkit.models.request import request_body
-from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.responses import ModelIdentity
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load as load_toolset

@@ -10,23 +10,23 @@ import jsonschema
 import pytest
 import yaml
 
-from lhkit.errors import ScenarioError
-from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.reference import gold_model, reference_trajectory
-from lhkit.harness.fingerprint import scenario_hash
-from lhkit.harness.loader import read_sources
-from lhkit.harness.matchers import MATCHER_KEYS
-from lhkit.harness.matching import match_calls
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.relative_dates import MAX_DAYS, resolve_date
-from lhkit.harness.rescore import rescore
-from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import ExpectedReply, ReplyPart, Scenario
-from lhkit.harness.scenario_schema import scenario_json_schema
+from lhkit.base.errors import ScenarioError
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.mutate import mutate
+from lhkit.harness.authoring.reference import gold_model, reference_trajectory
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.running.fingerprint import scenario_hash
+from lhkit.harness.running.rescore import rescore
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.harness.scenarios.matchers import MATCHER_KEYS
+from lhkit.harness.scenarios.relative_dates import MAX_DAYS, resolve_date
+from lhkit.harness.scenarios.scenario import ExpectedReply, ReplyPart, Scenario
+from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
+from lhkit.harness.scoring.matching import match_calls
 from lhkit.harness.scoring.reply import reply_reasons
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import KeyedSession, Play
 

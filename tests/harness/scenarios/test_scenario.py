@@ -13,11 +13,11 @@ from jsonschema import Draft202012Validator
 
 import lhkit.harness
 from lhkit import Scenario
-from lhkit.errors import ScenarioError
-from lhkit.harness.documents import read_yaml
-from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.scenario import Before, ExpectedReply
-from lhkit.harness.scenario_schema import scenario_json_schema
+from lhkit.base.errors import ScenarioError
+from lhkit.harness.scenarios.documents import read_yaml
+from lhkit.harness.scenarios.loader import load_scenarios, read_sources
+from lhkit.harness.scenarios.scenario import Before, ExpectedReply
+from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
 from tests.harness.build import Load
 
 SCHEMA_FILE = Path(lhkit.harness.__file__).parent / "scenario.schema.json"
@@ -265,7 +265,7 @@ def test_read_yaml_parses_with_libyaml() -> None:
 
 
 def test_schema_file_is_up_to_date() -> None:
-    """After a change: `python -m lhkit.harness.scenario_schema`."""
+    """After a change: `python -m lhkit.harness.scenarios.scenario_schema`."""
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == scenario_json_schema()
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.errors import UsageError
-from lhkit.harness.suite import Suite, expand_arms, load_suite
+from lhkit.base.errors import UsageError
+from lhkit.harness.running.suite import Suite, expand_arms, load_suite
 
 ROOT = Path(__file__).parents[3]
 

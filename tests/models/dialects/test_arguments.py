@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.messages import ToolCall
+from lhkit.conversation.messages import ToolCall
+from lhkit.models.client.openai_chat import ChatContent
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.arguments import MAX_ENCODINGS, read_arguments
-from lhkit.models.openai_chat import ChatContent
 
 ARGS = {"도시": "서울", "n": [1, {"a": None}]}
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lhkit.json_values import compact
+from lhkit.base.json_values import compact
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec

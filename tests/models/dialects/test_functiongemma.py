@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from lhkit.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.tool_results import ToolErr, ToolOk
 from lhkit.models.dialects import DIALECTS
-from lhkit.tool_results import ToolErr, ToolOk
 
 DIALECT = DIALECTS["functiongemma"]
 E = "<escape>"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from lhkit.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
-from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.tool_results import ToolOk
 
 DIALECT = DIALECTS["gemma4"]
 Q = '<|"|>'

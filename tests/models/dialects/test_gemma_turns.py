@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.conversation.messages import (
+    Message,
+    ModelMessage,
+    SystemMessage,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.turns import PromptTurn, escape_control_tokens, render_turns
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 DIALECT = DIALECTS["json"]
 OPEN_TURN = "<start_of_turn>model\n"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import UsageError
+from lhkit.base.errors import UsageError
 from lhkit.models.dialects import DIALECTS
 
 DIALECT = DIALECTS["json"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.conversation.responses import TextDelta, ToolCallParsed
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
-from lhkit.responses import TextDelta, ToolCallParsed
 
 DIALECT = DIALECTS["json"]
 TOOLS: list[dict[str, Any]] = [

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.conversation.responses import TextDelta
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
-from lhkit.responses import TextDelta
 
 DIALECT = DIALECTS["json"]
 TOOLS: list[dict[str, Any]] = [

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.messages import ToolCallMessage, UserMessage
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
-from lhkit.tool_results import ToolOk
 
 DIALECT = DIALECTS["pythonic"]
 TOOLS: list[dict[str, Any]] = [{"name": "f"}, {"name": "log_water"}]

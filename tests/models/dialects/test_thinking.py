@@ -2,8 +2,8 @@
 
 import pytest
 
+from lhkit.conversation.responses import ThinkingDelta
 from lhkit.models.dialects import DIALECTS
-from lhkit.responses import ThinkingDelta
 
 TOOLS = [{"name": name, "description": "", "parameters": {}} for name in ("note", "list_all")]
 NOTE = {

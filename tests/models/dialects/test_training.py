@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import UsageError
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.errors import UsageError
-from lhkit.messages import ToolCall
+from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.models.client.request import chat_messages, chat_tools, request_body
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import prompt_completions, training_text
-from lhkit.models.request import chat_messages, chat_tools, request_body
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.responses import ModelIdentity
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.serving.vllm_server import ServerSettings, VllmServer
 
 FAKE = Path(__file__).with_name("fake_vllm.py")
 

@@ -1,0 +1,77 @@
+"""Texts for people, in Korean (default) and English: one TOML file for each locale.
+
+Texts for the model are in the prompts of a domain and in the dialects, except for error reasons of
+tool calls (`dispatch`, `validation`).
+"""
+
+import string
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from lhkit.base.errors import UsageError
+
+DEFAULT_LOCALE = "ko"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """The texts of one locale, by dotted key."""
+
+    locale: str
+    texts: Mapping[str, str]
+
+    def text(self, key: str, **values: object) -> str:
+        """Return the text for `key` with `{name}` placeholders filled in.
+
+        `{n:file|files}` is a number with the word that goes with it: "1 file", "2 files".
+
+        Raises:
+            KeyError: the locale has no such key, or a placeholder has no value.
+        """
+        return _FORMATTER.format(self.texts[key], **values)
+
+
+class _PluralFormatter(string.Formatter):
+    """Formats placeholders; `{n:one|many}` adds the word for the number."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        one, is_counted, many = format_spec.partition("|")
+        if not is_counted:
+            return str(super().format_field(value, format_spec))
+        return f"{value} {one if str(value) == '1' else many}"
+
+
+_FORMATTER = _PluralFormatter()
+
+
+@cache
+def available_locales() -> tuple[str, ...]:
+    """Return the names of the shipped locales, sorted."""
+    names = (entry.name for entry in files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+
+
+@cache
+def load_catalog(locale: str = DEFAULT_LOCALE) -> Catalog:
+    """Return the catalog of `locale`.
+
+    Raises:
+        UsageError: there is no such locale; the message lists the available ones.
+    """
+    if locale not in available_locales():
+        known = ", ".join(available_locales())
+        raise UsageError(f"no locale {locale!r}: choose one of {known}")
+    source = files(__name__).joinpath(f"{locale}.toml").read_text(encoding="utf-8")
+    return Catalog(locale=locale, texts=dict(_flat("", tomllib.loads(source))))
+
+
+def _flat(prefix: str, table: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for name, value in table.items():
+        key = f"{prefix}.{name}" if prefix else name
+        pairs += _flat(key, value) if isinstance(value, Mapping) else [(key, value)]
+    return pairs

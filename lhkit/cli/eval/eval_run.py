@@ -1,0 +1,291 @@
+"""Run scenarios for `lhkit eval` and print the result."""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from lhkit import app, scale
+from lhkit.base.errors import UsageError
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.process import process_age_s
+from lhkit.base.redaction import without_secrets
+from lhkit.base.text import printable
+from lhkit.cli.eval.eval_options import EvalOptions
+from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
+from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.thresholds import ThresholdResult, cannot_fail, check_thresholds
+from lhkit.cli.report import ReportFiles, require_page_packages, write_reports
+from lhkit.harness.records.resume import Resumption
+from lhkit.harness.records.store import RECORDS, require_run_name
+from lhkit.harness.report.terminal import summary_view
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.stress import parse_stress
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.views.tables import change_text, shortened_list
+from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
+from lhkit.scale import Placement, Resources
+from lhkit.settings import Settings
+from lhkit.toolset import DEFAULT, label_of, load
+
+PART = "part"
+"""Ends the derived name of a run of selected scenarios, so that it replaces no whole one."""
+
+_MAX_FAILURES = 10
+
+
+async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float | None) -> int:
+    """Run the scenarios, print the table and return the exit code; see `evaluate`."""
+    if start_s is None:
+        start_s = time.perf_counter() - process_age_s()
+    run_options, placement = options.run_options(), options.placement()
+    paths, toolset = _scenario_paths(options), load(options.toolset)
+    scenarios = load_scenarios(paths)
+    app.require_toolset(scenarios, options.toolset)
+    folder, baseline = _run_folder(options), _baseline(options)
+    files = ReportFiles(html=options.html, markdown=options.markdown, junit=options.junit)
+    _require_packages(options)
+    evaluation = prepare_evaluation(
+        run_options, scenarios, toolset, folder=folder, settings=settings, placement=placement
+    )
+    catalog = load_catalog(settings.locale)
+    if baseline is not None and (line := _powerless_line(options, evaluation, baseline, catalog)):
+        print_lines([line], Console(stderr=True))
+    replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
+    async with evaluation.open(replicas) as opened:
+        run = await _run(evaluation, opened, start_s, catalog)
+    result = check_thresholds(run, options, catalog, baseline=baseline)
+    console = wide_console()
+    console.print(summary_view(run.summary(), catalog, toolset=without_secrets(options.toolset)))
+    _print_failures(run, folder, console, catalog)
+    counts = {"played": len(run.records) - run.kept, "kept": run.kept}
+    print_lines([catalog.text("eval.records", path=folder, **counts)])
+    print_lines([*opened.warnings(catalog), *result.remarks])
+    code = _print_decision(run, options, result, catalog)
+    comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
+    written = write_reports(
+        run,
+        files,
+        catalog,
+        name=run.name or folder.name,
+        comparison=comparison,
+        result=result,
+        exit_code=int(code),
+    )
+    print_lines(written)
+    return code
+
+
+def _print_decision(
+    run: Run, options: EvalOptions, result: ThresholdResult, catalog: Catalog
+) -> ExitCode:
+    """Print the reasons for the exit code, and return it."""
+    if not options.exit_zero:
+        print_lines(result.findings)
+        return result.exit_code
+    total = run.summary().total
+    counts = {"passed": total.passed, "valid": total.valid}
+    if result.exit_code in {ExitCode.FAILED, ExitCode.CANNOT_TELL}:
+        code, why = int(result.exit_code), " ".join(result.findings)
+        print_lines([catalog.text("eval.would_stop", **counts, code=code, why=why)])
+        return ExitCode.OK
+    if result.exit_code == ExitCode.OK:
+        print_lines([catalog.text("eval.would_pass", **counts)])
+    return result.exit_code
+
+
+@asynccontextmanager
+async def _open_replicas(
+    evaluation: Evaluation, placement: Placement, catalog: Catalog
+) -> AsyncIterator[OpenedModel]:
+    """Yield Ray replicas; report on standard error while there is no room for them."""
+    console = Console(stderr=True)
+    text = catalog.text("eval.ray", count=placement.replicas, address=placement.address)
+    print_lines([text], console)
+
+    def report_waiting(free: Resources) -> None:
+        text = catalog.text(
+            "eval.no_room",
+            gpus=placement.gpus,
+            cpus=f"{placement.cpus:g}",
+            free_gpus=f"{free.gpus:g}",
+            free_cpus=f"{free.cpus:g}",
+        )
+        print_lines([text], console)
+
+    log = evaluation.folder / scale.LOG
+    async with (
+        scale.connect(placement, evaluation.options.toolset, log) as cluster,
+        evaluation.open_replicas(cluster, report_waiting) as opened,
+    ):
+        yield opened
+
+
+async def _run(
+    evaluation: Evaluation, opened: OpenedModel, start_s: float, catalog: Catalog
+) -> Run:
+    """Run the missing samples; on Ctrl-C, print how to resume."""
+    provenance = replace(
+        await read_provenance(evaluation.settings),
+        command=("lhkit", *map(without_secrets, sys.argv[1:])),
+        setup_s=time.perf_counter() - start_s - opened.server_s,
+        server_s=opened.server_s,
+    )
+    try:
+        return await evaluation.run(
+            opened,
+            provenance,
+            on_resume=lambda resumption: print_lines(_resumption_lines(resumption, catalog)),
+        )
+    except asyncio.CancelledError:
+        print_lines([catalog.text("eval.interrupted", path=evaluation.folder)])
+        raise
+
+
+def _scenario_paths(options: EvalOptions) -> tuple[Path, ...]:
+    shipped = scenario_paths(options.split or "dev")
+    has_own_tools = options.toolset != DEFAULT
+    if options.split is not None and (options.paths or has_own_tools):
+        other = "PATHS" if options.paths else "--toolset"
+        raise UsageError(
+            f"--split {options.split} takes shipped scenarios, not those of {other}: leave one out"
+        )
+    if has_own_tools:
+        return scenarios_at(options.paths, options.toolset)
+    return options.paths or shipped
+
+
+def _baseline(options: EvalOptions) -> Run | None:
+    """Return the baseline, loaded and checked before hours are spent on the run."""
+    baseline = None
+    if options.baseline is not None:
+        named = options.runs_dir / options.baseline
+        baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
+        if not any(record.is_valid for record in baseline.records):
+            raise UsageError(
+                f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
+                "valid. Give its own eval command again first"
+            )
+        part = baseline.manifest.selection
+        if options.failed is not None or (part is not None and part.filter.failed):
+            raise UsageError(
+                f"--baseline {options.baseline} and --failed: scenarios that were chosen because "
+                "they failed do better when run again, so nothing can be concluded. Compare runs "
+                "of all scenarios"
+            )
+    options.require_valid()
+    return baseline
+
+
+def _require_packages(options: EvalOptions) -> None:
+    """Check before hours are spent on the run that its result can be computed and written.
+
+    Raises:
+        MissingPackageError: a package of the extra `eval` is not installed.
+    """
+    if options.html is not None:
+        require_page_packages()
+    if options.repeats > 1 or options.variants or options.baseline is not None:
+        import_module("lhkit.harness.figures.statistics")
+
+
+def _powerless_line(
+    options: EvalOptions, evaluation: Evaluation, baseline: Run, catalog: Catalog
+) -> str:
+    """Return that the comparison with a baseline cannot fail, if that is known before the run."""
+    planned = {scenario.id for scenario in evaluation.scenarios}
+    passing = {record.sample_id.scenario for record in baseline.records if record.is_passed}
+    count = len(planned & passing)
+    if not cannot_fail(options, count):
+        return ""
+    key = "eval.powerless_before" if count else "eval.powerless_none"
+    return catalog.text(key, count=count, name=baseline.name)
+
+
+def _run_folder(options: EvalOptions) -> Path:
+    folder = options.runs_dir / run_name(options)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, not a run folder: give another --name")
+    return folder
+
+
+def run_name(options: EvalOptions) -> str:
+    """Return the given name, or one derived from the options, so that the same command resumes.
+
+    Raises:
+        UsageError: the given name cannot name a folder.
+    """
+    if options.name is None:
+        model = options.model or ("served" if options.base_urls else app.EMBEDDED)
+        parts = [model, options.dialect]
+        parts += [label_of(options.toolset)] if options.toolset != DEFAULT else []
+        parts += [options.constraint] if options.constraint != "off" else []
+        parts += [parse_stress(options.stress).label] if options.stress else []
+        parts += [options.user] if options.user != "script" else []
+        parts += [options.split] if options.split not in {None, "dev"} else []
+        parts += ["variants"] if options.variants else []
+        selected = options.scenario_filter().values().keys() - {"limit", "seed"}
+        parts += [PART] if selected else []
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
+    return require_run_name(options.name, option="--name")
+
+
+def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) -> None:
+    failed = (record for record in run.records if not record.is_passed)
+    first = list(islice(failed, _MAX_FAILURES))
+    if not first:
+        return
+    console.print(Text(catalog.text("eval.failed"), style="bold"))
+    for record in first:
+        reasons, place = record.judgement.reasons, f"  {record.sample_id}"
+        if is_interactive(console):
+            line = f"{place} · {record.judgement.verdict} · {next(iter(reasons), '')}"
+            console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
+        else:  # a log keeps every reason, and whole
+            line = f"{place} · {record.judgement.verdict} · {'; '.join(reasons)}"
+            print_lines([line], console)
+    if rest := sum(1 for _ in failed):
+        print_lines([f"  {catalog.text('eval.more', count=rest, path=folder)}"], console)
+
+
+def _resumption_lines(resumption: Resumption, catalog: Catalog) -> Iterator[str]:
+    """Yield how many samples of the folder are changed, retried and kept."""
+    asked = resumption.total
+    if resumption.changed and [change.what for change in resumption.changes] == ["code"]:
+        yield catalog.text("eval.new_code", count=resumption.changed, asked=asked)
+    elif resumption.changed:
+        reasons = "; ".join(_change_reasons(resumption, catalog))
+        yield catalog.text(
+            "eval.new_questions",
+            count=resumption.changed,
+            asked=asked,
+            why=reasons or catalog.text("eval.unknown_change"),
+        )
+    if resumption.retried:
+        yield catalog.text("eval.retried", count=resumption.retried, asked=asked)
+    if resumption.kept:
+        yield catalog.text("eval.kept", count=resumption.kept, asked=asked)
+    if resumption.is_code_unknown:
+        yield catalog.text("eval.unknown_code", count=resumption.kept)
+    if resumption.unverified:
+        yield catalog.text("eval.unsure", models=", ".join(resumption.unverified))
+
+
+def _change_reasons(resumption: Resumption, catalog: Catalog) -> Iterator[str]:
+    scenarios = [change.where for change in resumption.changes if change.what == "scenario"]
+    if scenarios:
+        yield f"{catalog.text('change.scenario')} {shortened_list(scenarios)}"
+    for change in resumption.changes:
+        if change.what != "scenario":
+            yield change_text(change, catalog)

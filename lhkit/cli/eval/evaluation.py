@@ -1,0 +1,324 @@
+"""One planned run of `lhkit eval` or of an arm of `lhkit matrix`, and the model that it opens."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lhkit import app, scale
+from lhkit.base.errors import RunError, UsageError
+from lhkit.base.files import read_text_file
+from lhkit.base.locales import Catalog
+from lhkit.base.process import hardware
+from lhkit.cli.frame.options import apply_server_options
+from lhkit.cli.frame.progress import open_model, setup_progress
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.harness.records.manifest import Provenance
+from lhkit.harness.records.resume import reusable_samples
+from lhkit.harness.records.store import read_manifest, require_kept_whole, stored_statuses
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.plan import ModelSource, Plan, plan_run
+from lhkit.harness.running.run import replay
+from lhkit.harness.running.run_options import MAX_CONCURRENCY, RunOptions
+from lhkit.harness.running.stress import Stress, parse_stress, stressed
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
+from lhkit.models.base import ModelRequest
+from lhkit.models.client import served
+from lhkit.models.client.pool import ServerPool
+from lhkit.models.client.served import MAX_NUM_SEQS, UNKNOWN_CONCURRENCY, require_constraint
+from lhkit.models.client.transport import Endpoint, require_address
+from lhkit.models.recorded.scripted import ScriptedModel
+from lhkit.models.serving.server import StartProgress
+from lhkit.scale import Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
+from lhkit.settings import Settings
+from lhkit.tools.definition import ToolDefinition
+from lhkit.toolset import Toolset, limit_tokens, registry_of, with_instructions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedModel:
+    """A model that is ready to run samples.
+
+    Attributes:
+        source: the model; with `replicas` it only carries their identity.
+        server_s: seconds that a server took to start for it.
+        replicas: run the samples instead of this process.
+    """
+
+    source: ModelSource
+    server_s: float = 0.0
+    replicas: RaySampleRunner | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """Default number of conversations at once."""
+        if self.replicas is not None:
+            return min(MAX_CONCURRENCY, self.replicas.concurrency)
+        if callable(self.source):
+            return UNKNOWN_CONCURRENCY
+        servers = len(self.source) if isinstance(self.source, ServerPool) else 1
+        return min(MAX_CONCURRENCY, servers * served.default_concurrency(self.source.identity))
+
+    def warnings(self, catalog: Catalog) -> Iterator[str]:
+        """Yield which servers were dropped and how many replicas died."""
+        if isinstance(self.source, ServerPool):
+            for address in self.source.failed_addresses:
+                yield catalog.text("eval.left", address=address)
+        if self.replicas is not None and (losses := self.replicas.losses):
+            yield catalog.text("eval.lost_replicas", count=len(losses), why=losses[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A run with valid options: selected scenarios, and the toolset without `stress`."""
+
+    options: RunOptions
+    scenarios: tuple[Scenario, ...]
+    selection: ScenarioSelection | None
+    folder: Path
+    settings: Settings
+    choice: app.ModelChoice
+    toolset: Toolset
+    stress: Stress
+
+    @property
+    def is_scripted(self) -> bool:
+        """True if the model is scripted, such as gold or silent."""
+        return self.choice.is_embedded and self.choice.name in REFERENCE_MODELS
+
+    def plan(self, source: ModelSource) -> Plan:
+        """Return the plan of the run with a model."""
+        model, toolset = stressed(source, self.toolset, self.stress)
+        return plan_run(
+            self.scenarios,
+            model,
+            toolset,
+            repeats=self.options.repeats,
+            user=self.options.user,
+        )
+
+    async def run(self, opened: OpenedModel, provenance: Provenance, **arguments: Any) -> Run:
+        """Run the missing samples; `arguments` are passed on to `replay`."""
+        model, toolset = stressed(opened.source, self.toolset, self.stress)
+        return await replay(
+            self.scenarios,
+            model,
+            toolset=toolset,
+            runner=opened.replicas,
+            run_dir=self.folder,
+            repeats=self.options.repeats,
+            user=self.options.user,
+            concurrency=self.options.concurrency or opened.concurrency,
+            max_attempts=self.options.max_attempts,
+            keep_prompts=self.options.keep_prompts,
+            keep_states=self.options.keep_states,
+            provenance=replace(provenance, selection=self.selection),
+            **arguments,
+        )
+
+    @asynccontextmanager
+    async def open(
+        self, replicas: AbstractAsyncContextManager[OpenedModel] | None
+    ) -> AsyncIterator[OpenedModel]:
+        """Yield the model of the run; start no server if every sample is already recorded.
+
+        Args:
+            replicas: opens Ray replicas, if they run the samples.
+
+        Raises:
+            LhkitError: the model cannot be opened.
+        """
+        choice, settings = self.choice, self.settings
+        if self.is_scripted and replicas is None:
+            yield OpenedModel(source=REFERENCE_MODELS[choice.name]())
+            return
+        if not self.is_scripted and "/" not in (choice.name or ""):
+            with setup_progress() as progress:
+                identity = await app.expected_identity(choice, settings, progress.weights)
+            if identity and self._is_recorded(source := _identity_model(identity)):
+                yield OpenedModel(source=source)
+                return
+        if replicas is not None:
+            async with replicas as opened:
+                yield opened
+            return
+        server_s = 0.0
+
+        def record_start(progress: StartProgress) -> None:
+            nonlocal server_s
+            server_s = progress.elapsed_s
+
+        async with open_model(choice, settings, record_start) as model:
+            yield OpenedModel(source=model, server_s=server_s)
+
+    def _is_recorded(self, source: ModelSource) -> bool:
+        """Return whether the run folder has every sample of a model."""
+        hashes = self.plan(source).resuming(read_manifest(self.folder)).hashes
+        return len(reusable_samples(stored_statuses(self.folder), hashes)) == len(hashes)
+
+    @asynccontextmanager
+    async def open_replicas(
+        self, cluster: Cluster, on_wait: Callable[[Resources], object] | None = None
+    ) -> AsyncIterator[OpenedModel]:
+        """Yield replicas on a cluster; `on_wait` is called while there is no room for them."""
+        placement, choice = cluster.placement, self.choice
+        base_urls = () if choice.base_url is None else (choice.base_url, *choice.more_urls)
+        options = self.options.model_copy(
+            update={
+                "toolset": cluster.toolset,
+                "base_urls": base_urls,
+                "dtype": self.settings.dtype,
+            }
+        )
+        if self.options.concurrency is not None:
+            concurrency = -(-self.options.concurrency // placement.replicas)
+        elif self.is_scripted:
+            concurrency = UNKNOWN_CONCURRENCY
+        else:
+            concurrency = scale.GPU_CONCURRENCY if placement.gpus else MAX_NUM_SEQS
+        config = ReplicaConfig(options=options, gpus=placement.gpus, concurrency=concurrency)
+        scenarios = [scenario.with_user(self.options.user) for scenario in self.scenarios]
+        async with RaySampleRunner(cluster, config, scenarios, on_wait=on_wait) as replicas:
+            source = (
+                REFERENCE_MODELS[choice.name]()
+                if self.is_scripted
+                else _identity_model(replicas.identity or ModelIdentity(model=""))
+            )
+            yield OpenedModel(source=source, server_s=replicas.server_s, replicas=replicas)
+
+
+def _identity_model(identity: ModelIdentity) -> ModelSource:
+    """Return a model with an identity that answers no request."""
+
+    def refuse(_: ModelRequest) -> NoReturn:
+        raise RunError("records were removed while the run started: give the same command again")
+
+    return ScriptedModel(refuse, identity=identity)
+
+
+def prepare_evaluation(
+    options: RunOptions,
+    scenarios: tuple[Scenario, ...],
+    toolset: Toolset,
+    *,
+    folder: Path,
+    settings: Settings,
+    placement: Placement | None,
+) -> Evaluation:
+    """Return a run after checking everything that needs no server.
+
+    Raises:
+        UsageError: an option is invalid or contradicts another.
+        MissingPackageError: Ray is requested and not installed.
+    """
+    stress = parse_stress(options.stress)
+    addresses = parse_addresses(options.base_urls)
+    settings = apply_server_options(
+        settings, options.runtime, options.dtype, *addresses, settings.base_url
+    )
+    scenarios, selection = options.choose(scenarios)
+    require_kept_whole(folder, (scenario.id for scenario in scenarios), selection)
+    if placement is not None:
+        scale.require_ray(placement.address)
+    toolset = with_instructions(limit_tokens(toolset, options.max_tokens), options.instructions)
+    is_scripted = not addresses and options.model in REFERENCE_MODELS
+    base_url = addresses[0] if addresses else None if is_scripted else settings.base_url
+    choice = app.ModelChoice(
+        name=options.model,
+        base_url=base_url,
+        more_urls=addresses[1:],
+        api_key=settings.api_key,
+        dialect=options.dialect,
+        constraint=options.constraint,
+        tools=_constrained_tools(options, toolset, scenarios),
+    )
+    if not is_scripted:
+        require = app.require_choice if placement is None else scale.require_model
+        require(choice, settings.runtime)
+    return Evaluation(
+        options=options,
+        scenarios=scenarios,
+        folder=folder,
+        selection=selection,
+        settings=settings,
+        choice=choice,
+        toolset=toolset,
+        stress=stress,
+    )
+
+
+def _constrained_tools(
+    options: RunOptions, toolset: Toolset, scenarios: Iterable[Scenario]
+) -> tuple[ToolDefinition, ...]:
+    """Return the tools of the first scenario, which decoding is constrained to.
+
+    Raises:
+        UsageError: the tools in a language of the scenarios do not support this constraint.
+    """
+    first_by_locale: dict[str, Scenario] = {}
+    for scenario in scenarios if options.constraint != "off" else ():
+        first_by_locale.setdefault(scenario.locale, scenario)
+    tools = [
+        registry_of(toolset, scenario.world, scenario.locale).definitions
+        for scenario in first_by_locale.values()
+    ]
+    for definitions in tools or [()]:
+        require_constraint(options.dialect, options.constraint, definitions)
+    return tools[0] if tools else ()
+
+
+def parse_addresses(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the server addresses given by `--base-url`.
+
+    `@FILE` is a file with one address a line; blank lines and comments after `#` are ignored.
+
+    Raises:
+        UsageError: a file cannot be read or is empty, or an address is invalid or repeated.
+    """
+    addresses: list[str] = []
+    for value in values:
+        if not value.startswith("@"):
+            addresses.append(value)
+        elif listed := _read_addresses(Path(value[1:])):
+            addresses += listed
+        else:
+            raise UsageError(f"--base-url {value}: the file has no address. Write one a line")
+    for address in addresses:
+        require_address(address)
+    roots = Counter(Endpoint(base_url=address).root for address in addresses)
+    for root, count in roots.items():
+        if count > 1:
+            raise UsageError(f"--base-url {root} is given {count} times: give it once")
+    return tuple(addresses)
+
+
+def _read_addresses(path: Path) -> list[str]:
+    try:
+        lines = read_text_file(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"--base-url @{path} cannot be read ({error}): give a file with one address a line"
+        ) from error
+    return [address for line in lines if (address := line.partition("#")[0].strip())]
+
+
+async def read_provenance(settings: Settings) -> Provenance:
+    """Return start time, git commit and hardware of a run that starts now."""
+    commit = None
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *("git", "rev-parse", "HEAD"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        pass
+    else:
+        output, _ = await process.communicate()
+        commit = output.decode().strip() or None
+    return Provenance(started_at=settings.now(), git_commit=commit, hardware=hardware())

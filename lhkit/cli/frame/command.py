@@ -1,0 +1,113 @@
+"""Turn an async function and its `Options` into a typer command."""
+
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from inspect import Parameter, Signature, cleandoc
+from itertools import pairwise
+from types import GenericAlias, ModuleType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+from pydantic import BaseModel, ConfigDict
+from typer.core import TyperCommand
+from typer.models import ArgumentInfo, OptionInfo
+
+from lhkit.base.options import validate_options
+from lhkit.cli.frame.finish import Runner, finish
+
+_Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, int]])
+
+_MAY_BE_EMPTY = "--stress"  # the only option with a meaningful empty value: no stress
+
+
+class Options(BaseModel):
+    """Options of a command: each field annotated with a typer option or argument."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def command(*examples: str, name: str = "") -> Callable[[_Function], _Function]:
+    """Mark an async function `(options, settings) -> exit code` as a command of its module.
+
+    Args:
+        examples: command lines shown under the help.
+        name: the subcommand, such as `list` of `lhkit chats list`; its help is the first paragraph
+            of the function's docstring.
+    """
+
+    def mark(function: _Function) -> _Function:
+        function.__dict__.update(examples=examples, subcommand=name)
+        return function
+
+    return mark
+
+
+def build_command(module: ModuleType, name: str, summary: str, run: Runner) -> typer.Typer:
+    """Return the command, or the group of subcommands, that a module defines.
+
+    Args:
+        module: a module with functions marked by `command`, or a `find_commands()` that yields
+            them.
+        name: the name of the command.
+        summary: the help of the command or the group.
+        run: runs a coroutine to its end.
+    """
+    found = module.find_commands() if hasattr(module, "find_commands") else vars(module).values()
+    functions = [value for value in found if hasattr(value, "subcommand")]
+    app = typer.Typer(add_completion=False, no_args_is_help=True)
+    for function in functions:
+        subcommand = function.subcommand
+        app.command(
+            subcommand or name,
+            cls=_Command,
+            help=cleandoc(function.__doc__).partition("\n\n")[0] if subcommand else summary,
+            epilog=format_examples(function.examples),
+        )(_typer_callback(function, run))
+    if functions[0].subcommand:
+        examples = (function.examples[0] for function in functions)
+        app.callback(help=summary, epilog=format_examples(examples))(lambda: None)
+    return app
+
+
+def format_examples(lines: Iterable[str]) -> str:
+    """Return example command lines as text for the end of a help page."""
+    return "\n".join(f"$ {line}" for line in lines)
+
+
+class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse empty values: an unset variable of a script would go unnoticed."""
+        for before, word in pairwise(("", *args)):
+            is_joined = word.startswith("--") and word.endswith("=")  # --option=
+            option = word[:-1] if is_joined else before if before.startswith("-") else "an argument"
+            if (is_joined or not word) and option != _MAY_BE_EMPTY:
+                reason = f"{option} is empty: give it a value or leave it out"
+                raise typer.BadParameter(reason, ctx=ctx)
+        return super().parse_args(ctx, args)
+
+
+def _typer_callback(function: Callable[..., Any], run: Runner) -> Callable[..., None]:
+    """Return a function with one parameter an option, which runs the command."""
+    options_type: type[Options] = get_type_hints(function)["options"]
+
+    def callback(**values: Any) -> None:
+        given = {name: value for name, value in values.items() if value is not None}
+        finish(run, lambda settings: function(validate_options(options_type, **given), settings))
+
+    signature = Signature(list(_parameters(options_type)))
+    callback.__signature__ = signature  # type: ignore[attr-defined]
+    return callback
+
+
+def _parameters(options_type: type[Options]) -> Iterator[Parameter]:
+    for name, field in options_type.model_fields.items():
+        kind: Any = field.annotation
+        if get_origin(kind) is tuple:  # typer knows lists of any length, but no such tuples
+            kind = GenericAlias(list, get_args(kind)[:1])
+        for option in field.metadata:
+            if isinstance(option, OptionInfo | ArgumentInfo):
+                yield Parameter(
+                    name,
+                    Parameter.KEYWORD_ONLY,
+                    default=Parameter.empty if field.is_required() else field.get_default() or None,
+                    annotation=Annotated[kind, option],
+                )

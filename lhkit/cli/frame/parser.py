@@ -1,0 +1,112 @@
+"""The commands of `lhkit`: their names, help, and the modules that are loaded when they run."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from lhkit import __version__
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.finish import Runner
+
+_HELP = """Put a small local model in front of tools that change data, and evaluate it.
+
+Exit codes: 0 success, 1 missed threshold or violation, 2 invalid usage,
+3 infrastructure error, 4 cannot tell, 70 unforeseen exception,
+130 interrupted.
+"""
+
+_EXAMPLES = """$ lhkit eval --model gold
+$ lhkit chat --base-url http://127.0.0.1:8000
+$ lhkit eval --help"""
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "accept": ("accept", "Accept an observed argument or phrase in a scenario file."),
+    "chat": ("chat", "Chat in the terminal; each write asks y/N first."),
+    "chats": ("chats", "List, show or delete recorded chats."),
+    "compare": ("compare", "Compare runs sample by sample."),
+    "doctor": ("doctor", "Check this machine and a server, and say what to do next."),
+    "eval": ("evaluate", "Run scenarios against a model and score them; run again to resume."),
+    "export": ("export", "Write a run as messages, Parquet, Inspect log, traces or SFT data."),
+    "import": ("imports", "Create scenarios and a toolset from recorded chats or a benchmark."),
+    "init": ("init", "Write a toolset, scenarios, a notebook and a CI workflow to start from."),
+    "lint": ("lint", "Check scenarios against tools and data."),
+    "matrix": ("matrix", "Run the missing arms of a suite and show one table."),
+    "mcp": ("mcp", "Serve tools to MCP clients."),
+    "mutate": ("mutate", "Test whether scenarios detect mistakes in reference calls."),
+    "prompt": ("prompt", "Show the prompt of the first turn, with tokens per part."),
+    "report": ("report", "Write a run as HTML, Markdown or JUnit XML."),
+    "rescore": ("rescore", "Score a run again with current scorers and scenarios."),
+    "serve": ("serve", "Serve a model until Ctrl-C; chat and eval find an embedded one."),
+}
+"""Module of `lhkit.cli` and help, by command."""
+
+
+def build_cli(run: Runner) -> Callable[[], int]:
+    """Return a function that parses `sys.argv`, runs the command and returns its exit code."""
+    app = build_parser(run)
+
+    def call() -> int:
+        try:
+            app()
+        except SystemExit as error:
+            return error.code if isinstance(error.code, int) else ExitCode.USAGE
+        return ExitCode.OK
+
+    return call
+
+
+def build_parser(run: Runner) -> typer.Typer:
+    """Return the typer application; `run` runs a command's coroutine to its end."""
+
+    class Commands(TyperGroup):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.commands.update({name: LazyCommand(name, run) for name in COMMANDS})
+
+    app = typer.Typer(
+        cls=Commands, help=_HELP, epilog=_EXAMPLES, no_args_is_help=True, add_completion=False
+    )
+
+    @app.callback()
+    def root(
+        _version: Annotated[
+            bool,
+            typer.Option(
+                "--version", help="Show the version.", callback=_show_version, is_eager=True
+            ),
+        ] = False,
+    ) -> None:
+        pass
+
+    return app
+
+
+class LazyCommand(TyperCommand):
+    """A command that imports its module only when it is called."""
+
+    def __init__(self, name: str, run: Runner) -> None:
+        self._module, self._summary = COMMANDS[name]
+        self._run = run
+        super().__init__(name, help=self._summary)
+
+    def load(self) -> Any:
+        """Import the module and return the command or group that it defines."""
+        from lhkit.cli.frame.command import build_command
+
+        module = import_module(f"lhkit.cli.{self._module}")
+        return get_command(build_command(module, str(self.name), self._summary, self._run))
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **more: Any) -> Any:
+        """Parse the arguments with the loaded command."""
+        return self.load().make_context(info_name, args, parent, **more)
+
+
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
+        Console().print(f"lhkit {__version__}")
+        raise typer.Exit

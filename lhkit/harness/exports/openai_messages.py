@@ -1,0 +1,119 @@
+"""Export conversations as OpenAI messages, which `lhkit import openai-messages` reads."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lhkit.base.files import write_atomically
+from lhkit.base.json_values import compact
+from lhkit.conversation.messages import UserMessage
+from lhkit.harness.exports.conversation import (
+    AssistantMessage,
+    Json,
+    ToolConfig,
+    assistant_messages,
+    call_id,
+    json_bytes,
+)
+from lhkit.harness.records.record import SampleRecord
+from lhkit.harness.results.results import Run
+from lhkit.models.dialects.base import user_text
+
+
+def write_openai_messages(run: Run, file: Path) -> None:
+    """Write each conversation with its tools as a line of JSON, the format of fine-tuning.
+
+    Instructions and context lines are not part of a record, and notices are not for the model:
+    these are omitted.
+
+    Args:
+        run: the run to export.
+        file: the JSON Lines file, which is complete or unchanged.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    write_atomically(file, (json_line(data) for _, data in exported_conversations(run)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTexts:
+    """Texts of the prompt that a record does not contain.
+
+    `instructions` is the text of the system message, `contexts` has the context line of each turn.
+    `untrained_replies` are the turns, from 0, whose reply is not a training target.
+    """
+
+    instructions: str = ""
+    contexts: Sequence[str] = ()
+    untrained_replies: Collection[int] = ()
+
+
+def exported_conversations(
+    run: Run, texts: Callable[[SampleRecord], PromptTexts | None] = lambda _: PromptTexts()
+) -> Iterator[tuple[SampleRecord, Json]]:
+    """Yield records with their conversations, except those for which `texts` returns None."""
+    for record in run.records:
+        if (prompt := texts(record)) is not None:
+            yield record, _conversation(record, ToolConfig.of(record, run), prompt)
+
+
+def json_line(value: Any) -> bytes:
+    """Return a value as one line of JSON."""
+    return json_bytes(value) + b"\n"
+
+
+def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) -> Json:
+    """Return the messages of a conversation, and its tools if it has any.
+
+    A reply that is not a training target has OpenAI's `"weight": 0`.
+    """
+    messages: list[Json] = []
+    if texts.instructions.strip():
+        messages.append({"role": "system", "content": texts.instructions.strip()})
+    for number, turn in enumerate(record.evidence.turns):
+        context = texts.contexts[number] if number < len(texts.contexts) else ""
+        user = UserMessage(text=turn.user, context=context)
+        messages.append({"role": "user", "content": user_text(user)})
+        for message in assistant_messages(turn):
+            calls = sum(each["role"] == "tool" for each in messages)
+            exchange = _exchange(message, config, calls)
+            if number in texts.untrained_replies and not message.named:
+                exchange[0]["weight"] = 0
+            messages += exchange
+    functions = [
+        {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
+        for tool in config.tools
+    ]
+    tools = [{"type": "function", "function": function} for function in functions]
+    return {"messages": messages, **({"tools": tools} if tools else {})}
+
+
+def _exchange(message: AssistantMessage, config: ToolConfig, first: int) -> list[Json]:
+    """Return a message of the model and the results of its calls, numbered from `first`."""
+    ids = [call_id(number) for number in range(first, first + len(message.named))]
+    tool_calls = [
+        {
+            "id": name,
+            "type": "function",
+            "function": {"name": call.tool, "arguments": compact(call.raw_args)},
+        }
+        for name, call in zip(ids, message.named, strict=True)
+    ]
+    return [
+        {
+            "role": "assistant",
+            "content": message.text or None,
+            **({"tool_calls": tool_calls} if tool_calls else {}),
+        },
+        *(
+            {
+                "role": "tool",
+                "tool_call_id": name,
+                "name": call.tool,
+                "content": config.result_text(call),
+            }
+            for name, call in zip(ids, message.named, strict=True)
+        ),
+    ]

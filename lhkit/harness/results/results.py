@@ -1,0 +1,209 @@
+"""A finished or interrupted run as a value: its records, as numbers and as tables.
+
+Reads run folders; `run` and `store` write them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lhkit.base.errors import MissingRunError, UsageError
+from lhkit.base.options import DEFAULT_TOOLSET, validate_options
+from lhkit.harness.figures.frames import (
+    calls_frame,
+    latency_frame,
+    scenarios_frame,
+    turns_frame,
+    violations_frame,
+)
+from lhkit.harness.figures.metrics import Summary, summarise
+from lhkit.harness.records.manifest import Manifest
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.resume import SampleHashes, select_records
+from lhkit.harness.records.store import (
+    RECORDS,
+    read_manifest,
+    read_records,
+    select_scenarios,
+    stored_records,
+)
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lhkit.harness.views.html import SampleView
+
+_DEFAULT_PARENT = Path("runs")
+
+
+class _Described(NamedTuple):
+    """What a filter reads of the samples of a scenario."""
+
+    id: str
+    ac: str
+    locale: str
+    tags: tuple[str, ...]
+
+    @classmethod
+    def of(cls, record: SampleRecord) -> "_Described":
+        return cls(record.sample_id.scenario, record.ac, record.locale, record.tags)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Run:
+    """The records of the requested samples, in the order of the scenarios.
+
+    Attributes:
+        manifest: the contents of `manifest.json`.
+        kept: the number of records reused from an earlier run of the same folder.
+        name: the name of the folder.
+        folder: the folder; None if the run is only in memory.
+        skipped: samples that could not be rescored, with the reason (see `rescore`).
+    """
+
+    records: Sequence[SampleRecord]
+    manifest: Manifest = field(default_factory=Manifest)
+    kept: int = 0
+    name: str = ""
+    folder: Path | None = None
+    skipped: Mapping[SampleId, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, folder: Path | str, *, keep_records: bool = True) -> "Run":
+        """Return the run in a folder, with the samples of its newest invocation.
+
+        The newest record of each sample counts, a valid one before an `invalid` one. A half-written
+        last line is ignored, so a run in progress can be loaded.
+
+        Args:
+            folder: the run folder.
+            keep_records: whether the records are held in memory; otherwise each is read from disk
+                when it is accessed, so that a run may be larger than the memory.
+
+        Raises:
+            MissingRunError: the folder has no run.
+            RunError: the run is invalid; the message names the line.
+        """
+        path = Path(folder)
+        if not (path / RECORDS).is_file():
+            near = _DEFAULT_PARENT / path
+            hint = f"Give a folder with a {RECORDS}, such as {_DEFAULT_PARENT / 'NAME'}."
+            if (near / RECORDS).is_file():
+                hint = f"Did you mean {near}?"
+            raise MissingRunError(f"{path} is not a run folder. {hint}")
+        manifest = read_manifest(path)
+        hashes = SampleHashes.from_manifest(manifest)
+        records: Sequence[SampleRecord] = (
+            select_records(read_records(path), hashes)
+            if keep_records
+            else stored_records(path, hashes)
+        )
+        return cls(records=records, manifest=manifest, name=path.resolve().name, folder=path)
+
+    @property
+    def toolset(self) -> str:
+        """The name of the toolset; life-helper if the manifest has none."""
+        return self.manifest.toolset or DEFAULT_TOOLSET
+
+    def summary(self) -> Summary:
+        """Return counts, rates and latencies of the run."""
+        return replace(
+            summarise(self.records),
+            time_breakdown=self.manifest.time_breakdown(),
+            selection=self.manifest.selection,
+        )
+
+    def select(self, **filters: Any) -> "Run":
+        """Return the part of the run with selected scenarios.
+
+        Args:
+            filters: the fields of `ScenarioFilter`, such as `tag="plain"` or `only=["ac01-*"]`.
+
+        Raises:
+            UsageError: a filter is invalid, or fits no scenario.
+            RunError: the run of `failed` cannot be read.
+        """
+        items = {record.sample_id.scenario: _Described.of(record) for record in self.records}
+        selector = validate_options(ScenarioFilter, **filters)
+        taken, selection = select_scenarios(selector, list(items.values()))
+        if selection is None:
+            return self
+        ids = {item.id for item in taken}
+        before = self.manifest.selection
+        if before is not None:  # a part of a part
+            total, given = before.total, {**before.filter.values(), **selector.values()}
+            selection = selection.model_copy(
+                update={"total": total, "filter": ScenarioFilter(**given)}
+            )
+        questions = {
+            name: hashes
+            for name, hashes in self.manifest.questions.items()
+            if SampleId.from_name(name).scenario in ids
+        }
+        part = {"selection": selection, "questions": questions}
+        return replace(
+            self,
+            records=tuple(each for each in self.records if each.sample_id.scenario in ids),
+            manifest=self.manifest.model_copy(update=part),
+        )
+
+    @property
+    def scenarios(self) -> "pd.DataFrame":
+        """One row per sample; see `lhkit.harness.figures.frames.SCENARIOS` for the columns."""
+        return scenarios_frame(self.records)
+
+    @property
+    def turns(self) -> "pd.DataFrame":
+        """One row per user turn; see `lhkit.harness.figures.frames.TURNS` for the columns."""
+        return turns_frame(self.records)
+
+    @property
+    def calls(self) -> "pd.DataFrame":
+        """One row per tool call; see `lhkit.harness.figures.frames.CALLS` for the columns."""
+        return calls_frame(self.records)
+
+    @property
+    def violations(self) -> "pd.DataFrame":
+        """One row per violation; see `lhkit.harness.figures.frames.VIOLATIONS` for the columns."""
+        return violations_frame(self.records)
+
+    @property
+    def latency(self) -> "pd.DataFrame":
+        """One row per request; see `lhkit.harness.figures.frames.LATENCY` for the columns."""
+        return latency_frame(self.records)
+
+    def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> "SampleView":
+        """Return one sample for display; `repeat` and `wording` count from 0.
+
+        Raises:
+            UsageError: the run has no such sample; the message names some that it has.
+        """
+        sample_id = SampleId(scenario=scenario, repeat=repeat, wording=wording)
+        for record in self.records:
+            if record.sample_id == sample_id:
+                from lhkit.harness.views.html import SampleView
+
+                return SampleView(record)
+        names = sorted({record.sample_id.scenario for record in self.records})[:5]
+        raise UsageError(
+            f"The run has no sample {scenario!r} with repeat {repeat} and wording {wording}. "
+            f"It has {', '.join(names) or 'none'}."
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the summary and the samples as HTML, failures first."""
+        from lhkit.harness.views.html import run_html
+
+        return run_html(self.records, self.summary(), toolset=self.toolset, name=self.name)
+
+    def __repr__(self) -> str:
+        verdicts = Counter(record.judgement.verdict for record in self.records)
+        counts = (
+            f"{len(self.records)} samples: {verdicts[Verdict.PASS]} passed, "
+            f"{verdicts[Verdict.FAIL]} failed, {verdicts[Verdict.INVALID]} invalid"
+        )
+        return f"<Run {self.name}: {counts}>" if self.name else f"<Run: {counts}>"

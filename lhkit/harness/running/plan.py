@@ -1,0 +1,323 @@
+"""Planning a run: all samples with their content hashes, and the manifest.
+
+Samples with equal content hashes are interchangeable, so a resumed run reuses their records.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeAlias
+
+from lhkit.base.errors import NotIsolatedError, ScenarioError, UsageError
+from lhkit.conversation.responses import ModelIdentity, Sampling
+from lhkit.harness.records.manifest import Manifest, Prompt, text_sha256, versions
+from lhkit.harness.records.record import SCHEMA
+from lhkit.harness.records.resume import SampleHashes
+from lhkit.harness.running.fingerprint import (
+    Fingerprints,
+    contexts_sha256,
+    model_sha256,
+    scenario_hash,
+)
+from lhkit.harness.running.sessions import read_row_keys
+from lhkit.harness.running.tool_injection import inject_faults
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.scenario import Scenario, User
+from lhkit.models.base import ChatModel, SupportsConversations
+from lhkit.models.recorded.cassette import CassetteModel
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import (
+    Toolset,
+    name_of,
+    opened,
+    read_state,
+    require_isolated,
+    source_sha256,
+    tool_programs,
+)
+
+_SHOWN_FAULTS = 10
+
+ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
+"""A model for all samples, or a factory that creates one for each, closed after its sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSample:
+    """One sample to run. `content_hash` covers everything that can change its outcome."""
+
+    scenario: Scenario
+    repeat: int
+    content_hash: str
+
+    @property
+    def sample_id(self) -> SampleId:
+        """The id of the sample."""
+        scenario = self.scenario
+        return SampleId(scenario=scenario.id, repeat=self.repeat, wording=scenario.wording)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedScenario:
+    """One scenario with the hashes of everything that reaches the model in it.
+
+    Attributes:
+        contexts_sha256: of the context lines; empty if there are none.
+        questions: hashes of the repeats without the tools' code, or one if all are equal.
+        code_sha256: of the tools' code; empty if it is unknown.
+    """
+
+    scenario: Scenario
+    identity: ModelIdentity
+    sampling: Sampling
+    prompt: Prompt
+    scenario_sha256: str
+    contexts_sha256: str
+    questions: tuple[str, ...]
+    code_sha256: str = ""
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The content hashes of the repeats, or one if all are equal."""
+        if not self.code_sha256:
+            return self.questions
+        return tuple(text_sha256(f"{sha256} {self.code_sha256}") for sha256 in self.questions)
+
+    def sample(self, repeat: int) -> PlannedSample:
+        """Return the sample of a repeat, counted from 0."""
+        content_hash = self.hashes[min(repeat, len(self.hashes) - 1)]
+        return PlannedSample(scenario=self.scenario, repeat=repeat, content_hash=content_hash)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All samples of a run, in order.
+
+    Attributes:
+        toolset: the name of the toolset.
+        code_sha256: of its code; empty if it is unknown, or if it was for the records to resume.
+    """
+
+    scenarios: tuple[PlannedScenario, ...]
+    repeats: int
+    toolset: str = ""
+    user: User = "script"
+    code_sha256: str = ""
+
+    def resuming(self, before: Manifest) -> "Plan":
+        """Return the plan for a folder: without the tools' code, if its records are without it.
+
+        Records of earlier versions of lhkit, and of code that was unknown, stay usable.
+        """
+        is_same = any(
+            set(planned.questions) & set(before.questions.get(planned.scenario.name, ()))
+            for planned in self.scenarios
+        )
+        if before.code_sha256 or not is_same:
+            return self
+        scenarios = tuple(replace(planned, code_sha256="") for planned in self.scenarios)
+        return replace(self, scenarios=scenarios, code_sha256="")
+
+    @property
+    def hashes(self) -> SampleHashes:
+        """The content hash of every sample."""
+        return SampleHashes(
+            {planned.scenario.name: planned.hashes for planned in self.scenarios}, self.repeats
+        )
+
+    def samples(self) -> Iterator[PlannedSample]:
+        """Yield every repeat of every scenario."""
+        for planned in self.scenarios:
+            for repeat in range(self.repeats):
+                yield planned.sample(repeat)
+
+    def warm_up_samples(self, samples: Iterable[PlannedSample]) -> tuple[PlannedSample, ...]:
+        """Return one sample for each prompt prefix that several of `samples` share."""
+        scenarios = {planned.scenario.name: planned for planned in self.scenarios}
+        first: dict[tuple[ModelIdentity, str, str], PlannedSample] = {}
+        counts: Counter[tuple[ModelIdentity, str, str]] = Counter()
+        for sample in samples:
+            planned = scenarios[sample.scenario.name]
+            prompt = planned.prompt
+            prefix = (planned.identity, prompt.instructions_sha256, prompt.tools_sha256)
+            first.setdefault(prefix, sample)
+            counts[prefix] += 1
+        return tuple(sample for prefix, sample in first.items() if counts[prefix] > 1)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the plan: models, sampling and hashes, without invocations."""
+        prompts: dict[str, Prompt] = {}
+        tools: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+        scenarios, contexts, hashes = {}, {}, {}
+        for planned in self.scenarios:
+            name, locale = planned.scenario.name, planned.scenario.locale
+            prompts[locale] = planned.prompt
+            for tool in planned.prompt.tools:
+                tools[locale].setdefault(tool["name"], tool)
+            scenarios[name], hashes[name] = planned.scenario_sha256, list(planned.hashes)
+            if planned.contexts_sha256:
+                contexts[name] = planned.contexts_sha256
+        scenario_tools = {
+            planned.scenario.id: [tool["name"] for tool in planned.prompt.tools]
+            for planned in self.scenarios
+            if len(planned.prompt.tools) < len(tools[planned.scenario.locale])
+        }
+        more: dict[str, Any] = {"tools": scenario_tools} if scenario_tools else {}
+        if self.code_sha256:
+            more["code_sha256"] = self.code_sha256
+        identities = dict.fromkeys(planned.identity for planned in self.scenarios)
+        samplings = dict.fromkeys(planned.sampling for planned in self.scenarios)
+        return Manifest.model_construct(
+            schema_version=SCHEMA,
+            versions=versions(),
+            models=[asdict(identity) for identity in identities],
+            sampling=[asdict(sampling) for sampling in samplings],
+            repeats=self.repeats,
+            toolset=self.toolset,
+            user=self.user,
+            locales={
+                locale: prompt.model_copy(update={"tools": list(tools[locale].values())})
+                for locale, prompt in prompts.items()
+            },
+            scenarios=scenarios,
+            contexts=contexts,
+            questions=hashes,
+            **more,
+        )
+
+
+def run_clock(source: ModelSource, *, concurrency: int) -> Callable[[], float]:
+    """Return the clock of a run: the machine's, or the recorded time of a cassette.
+
+    Recorded times of concurrent conversations would add up, so these use the machine's clock.
+    """
+    if isinstance(source, CassetteModel) and concurrency == 1:
+        return source.clock
+    return time.perf_counter
+
+
+def plan_run(
+    scenarios: Sequence[Scenario],
+    model: ModelSource,
+    toolset: Toolset,
+    *,
+    repeats: int,
+    user: User = "script",
+) -> Plan:
+    """Open each scenario's initial state once and return the plan for a simulated user.
+
+    Raises:
+        ScenarioError: an initial state is invalid, or the model's factory refuses a scenario; one
+            line for each of the first faults.
+        UsageError: two scenarios have the same id.
+    """
+    counts = Counter(scenario.name for scenario in scenarios)
+    if duplicates := [name for name, count in counts.items() if count > 1]:
+        raise UsageError(
+            f"Several scenarios have the same id: {', '.join(duplicates)}. Make each id unique."
+        )
+    faults: list[str] = []
+    planned: list[PlannedScenario] = []
+    fingerprints, code_sha256 = Fingerprints(), source_sha256(toolset)
+    checked: set[frozenset[str]] = set()
+    for scenario in scenarios:
+        tables = frozenset(scenario.world)
+        is_first = tables not in checked  # states may be large, so one of a kind is checked
+        checked.add(tables)
+        try:
+            planned.append(
+                _plan_scenario(
+                    scenario.with_user(user),
+                    model,
+                    toolset,
+                    fingerprints,
+                    repeats,
+                    code_sha256=code_sha256,
+                    checks_state=is_first,
+                )
+            )
+        except NotIsolatedError:  # the same for every scenario
+            raise
+        except UsageError as error:
+            faults += [
+                line if line.startswith(f"{scenario.id}.") else f"{scenario.id}.{line}"
+                for line in str(error).splitlines()
+            ]
+    if len(faults) > _SHOWN_FAULTS:  # usually one mistake
+        more = (
+            f"… and {len(faults) - _SHOWN_FAULTS} more. `lhkit lint` lists all, with their lines."
+        )
+        faults = [*faults[:_SHOWN_FAULTS], more]
+    if faults:
+        raise ScenarioError("\n".join(faults))
+    return Plan(
+        scenarios=tuple(planned),
+        repeats=repeats,
+        toolset=name_of(toolset),
+        user=user,
+        code_sha256=code_sha256,
+    )
+
+
+def _plan_scenario(
+    scenario: Scenario,
+    model: ModelSource,
+    toolset: Toolset,
+    fingerprints: Fingerprints,
+    repeats: int,
+    *,
+    code_sha256: str,
+    checks_state: bool,
+) -> PlannedScenario:
+    with opened(toolset, scenario.world, scenario.locale) as session:
+        registry, assistant = session.registry, session.assistant
+        if checks_state:
+            read_row_keys(session, read_state(session))  # raises for rows without their key
+        # raises for an unknown tool
+        inject_faults(registry, scenario.faults, later=scenario.called_tools)
+        identity = select_model(model, scenario, registry, toolset).identity
+        prompt, prompt_sha256 = fingerprints.prompt(
+            scenario.locale, registry, assistant, identity, tool_programs(session)
+        )
+        scenario_sha256 = scenario_hash(scenario)
+        contexts = contexts_sha256(scenario, assistant)
+        sampling = assistant.sampling
+        hashes = []
+        for repeat in range(1 if sampling.seed is None else repeats):
+            model_hash = model_sha256(identity, seed_sampling(sampling, repeat))
+            content = f"{scenario_sha256} {contexts} {prompt_sha256} {model_hash}"
+            hashes.append(text_sha256(content))
+        return PlannedScenario(
+            scenario=scenario,
+            identity=identity,
+            sampling=sampling,
+            prompt=prompt,
+            scenario_sha256=scenario_sha256,
+            contexts_sha256=contexts,
+            questions=tuple(hashes),
+            code_sha256=code_sha256,
+        )
+
+
+def select_model(
+    source: ModelSource, scenario: Scenario, registry: ToolRegistry, toolset: Toolset
+) -> ChatModel:
+    """Return the model for a sample of `scenario`.
+
+    Raises:
+        NotIsolatedError: the model's calls come from a file, and sessions share real data.
+    """
+    if callable(source):
+        model = source(scenario, registry)
+    else:
+        model = source.conversation() if isinstance(source, SupportsConversations) else source
+    if getattr(model, "needs_isolation", False):
+        require_isolated(toolset, f"run the scripted model {model.identity.model}")
+    return model
+
+
+def seed_sampling(sampling: Sampling, repeat: int) -> Sampling:
+    """Return the sampling of a repeat: a given seed is increased, so that repeats differ."""
+    return sampling if sampling.seed is None else replace(sampling, seed=sampling.seed + repeat)

@@ -1,0 +1,495 @@
+"""Replaying scenarios against a model: concurrently, with retries, resuming after a stop.
+
+It only awaits and never starts an event loop, so it works in a notebook. `sample` runs a single
+conversation, `scoring` scores it.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from tqdm.auto import tqdm
+
+from lhkit.base.errors import (
+    ServerFailedError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    StreamBrokenError,
+    StreamStalledError,
+    UsageError,
+)
+from lhkit.base.locales import load_catalog
+from lhkit.base.options import validate_options
+from lhkit.base.text import percent
+from lhkit.harness.records.manifest import Invocation, Manifest, Provenance
+from lhkit.harness.records.record import Evidence, Judgement, SampleRecord, Verdict, encode_record
+from lhkit.harness.records.resume import (
+    RecordStatus,
+    Resumption,
+    check_resumption,
+    record_status,
+    select_records,
+)
+from lhkit.harness.records.store import (
+    Journal,
+    open_journal,
+    read_manifest,
+    require_kept_whole,
+    stored_records,
+    stored_statuses,
+    write_manifest,
+)
+from lhkit.harness.records.wall_clock import WallClock
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.plan import ModelSource, Plan, PlannedSample, plan_run, run_clock
+from lhkit.harness.running.run_options import ReplayOptions
+from lhkit.harness.running.sample import SampleContext, run_planned_sample, sample_record, warm_up
+from lhkit.harness.scenarios.assignment import FEW, load_solver
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.scenario import Scenario, User
+from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+_UNREACHABLE = ServerUnreachableError.__name__
+_TRANSIENT = {
+    error.__name__
+    for error in (
+        ServerUnreachableError,
+        ServerOverloadedError,
+        ServerFailedError,
+        StreamBrokenError,
+        StreamStalledError,
+    )
+}
+"""Errors that a retry may fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedRecord:
+    """A record as its line, with the fields that the run needs of it.
+
+    `cause` is the type of the error that ended an `invalid` sample, None for a valid one.
+    """
+
+    line: str
+    verdict: Verdict
+    cause: str | None = None
+
+    @classmethod
+    def from_record(cls, record: SampleRecord) -> "EncodedRecord":
+        """Encode a record."""
+        verdict = record.judgement.verdict
+        return cls(line=encode_record(record), verdict=verdict, cause=_cause(record))
+
+
+def _cause(record: SampleRecord) -> str | None:
+    turns = record.evidence.turns
+    return turns[-1].cause if turns and not record.is_valid else None
+
+
+class SampleRunner(Protocol):
+    """Runs the samples elsewhere, each with its own model, tools and state.
+
+    Plan, retries, journal and progress stay with the run.
+    """
+
+    async def run_sample(self, sample: PlannedSample, attempt: int) -> EncodedRecord:
+        """Run one sample once; one that is lost with its worker is run again.
+
+        Raises:
+            ServerUnreachableError: no worker is left.
+        """
+
+    async def warm_up(self, samples: Sequence[PlannedSample]) -> int:
+        """Have all workers cache the prompt prefixes of `samples`; return how many did."""
+
+    @property
+    def status(self) -> str:
+        """A short text for the progress bar."""
+
+
+async def replay(
+    scenarios: Sequence[Scenario],
+    model: ModelSource,
+    *,
+    toolset: ToolsetSource = DEFAULT,
+    runner: SampleRunner | None = None,
+    run_dir: Path | None = None,
+    repeats: int = 1,
+    user: User = "script",
+    variants: bool = False,
+    only: str | Sequence[str] = (),
+    tag: str | Sequence[str] = (),
+    ac: str | Sequence[str] = (),
+    locale: str | Sequence[str] = (),
+    failed: Path | str | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    concurrency: int = 1,
+    max_attempts: int = 3,
+    keep_prompts: bool = False,
+    keep_states: bool = False,
+    keep_records: bool = True,
+    progress: bool = True,
+    on_resume: Callable[[Resumption], object] | None = None,
+    provenance: Provenance | None = None,
+    clock: Callable[[], float] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Run:
+    """Run every scenario and return the records.
+
+    With a `run_dir`, each finished sample is on disk at once, and a second call resumes: a sample
+    is reused if it has a record that is not `invalid`, with the same content hash (scenario, model
+    with its weights if known, everything sent to it, source of the tools if known, version of
+    lhkit). Cancelling loses only the samples in progress.
+
+    A transient error makes a sample `invalid` only after `max_attempts` attempts, with pauses of
+    1, 2, 4 … seconds. If the server is unreachable for as many attempts in a row as all
+    conversations have together, the remaining samples become `invalid` without an attempt; the next
+    call runs them.
+
+    Args:
+        scenarios: the scenarios.
+        model: a model, or a factory that creates one for each scenario.
+        toolset: a toolset that opens an isolated session for each sample, or its reference.
+        runner: runs the samples elsewhere (see `scale`). `model` then only provides the identity,
+            and the records stay on disk, as with `keep_records=False`.
+        run_dir: the folder of the records; None keeps them in memory only.
+        repeats: samples per scenario.
+        user: the simulated user at the confirmation: `script`, `careful` or `hasty`
+            (`Scenario.with_user`).
+        variants: run each scenario in all wordings of its user messages, each `repeats` times.
+        only: run the scenarios with these ids, or patterns with `*` and `?`. This and the next
+            seven are `ScenarioFilter`'s: all apply; the manifest records what was left out.
+        tag: those with one of these tags.
+        ac: those of these acceptance criteria.
+        locale: those in these languages.
+        failed: those with a failed sample in this run folder.
+        sample: so many of the remaining, drawn at random.
+        seed: of the random draw.
+        limit: the first of the remaining, at most so many.
+        concurrency: conversations at a time.
+        max_attempts: attempts per sample.
+        keep_prompts: store the text of prompts, not only their hash.
+        keep_states: store the initial and final states, not only the changes.
+        keep_records: hold the records in memory; otherwise each is read from disk when it is
+            accessed, so that memory does not grow with them. Requires a `run_dir`.
+        progress: show a progress bar.
+        on_resume: called before the first sample with what is reused from the folder.
+        provenance: metadata for the manifest: start, commit, hardware.
+        clock: monotonic seconds; by default `plan.run_clock`.
+        sleep: waits for so many seconds.
+
+    Raises:
+        UsageError: an option is out of range (`ReplayOptions`), or a scenario is invalid
+            (`ScenarioError`).
+        RunError: the folder is in use, or cannot be read or written.
+    """
+    options = validate_options(
+        ReplayOptions,
+        repeats=repeats,
+        user=user,
+        variants=variants,
+        only=only,
+        tag=tag,
+        ac=ac,
+        locale=locale,
+        failed=failed,
+        sample=sample,
+        seed=seed,
+        limit=limit,
+        concurrency=concurrency,
+        max_attempts=max_attempts,
+        keep_prompts=keep_prompts,
+        keep_states=keep_states,
+    )
+    scenarios, selection = options.choose(scenarios)
+    provenance = provenance or Provenance()
+    selection = selection or provenance.selection
+    keep_records = keep_records and runner is None
+    if run_dir is None and not keep_records:
+        option = "keep_records=False" if runner is None else "runner"
+        raise UsageError(f"{option} requires run_dir: the records are stored there.")
+    wall = WallClock(asyncio.get_running_loop().time)  # real time, even if `clock` is a recording's
+    toolset = load_toolset(toolset)
+    plan = plan_run(scenarios, model, toolset, repeats=repeats, user=user)
+    expected = (turn.expect for scenario in scenarios for turn in scenario.turns)
+    if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
+        load_solver()  # not during a turn that is timed
+    if repeats > 1:
+        # report missing packages before the model works
+        import_module("lhkit.harness.figures.statistics")
+    clock = clock or run_clock(model, concurrency=concurrency)
+    context = SampleContext(
+        model=model,
+        toolset=toolset,
+        clock=clock,
+        options=options,
+        begun_s=clock(),
+        started_at=provenance.started_at,
+        wall=wall,
+    )
+    with ExitStack() as stack:
+        writer = None
+        if run_dir is not None:
+            writer = _JournalWriter(
+                journal=stack.enter_context(open_journal(run_dir, reads=keep_records)),
+                thread=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
+                wall=wall,
+            )
+        execution = _Execution(
+            context=context,
+            runner=runner,
+            writer=writer,
+            keep_records=keep_records,
+            max_attempts=max_attempts,
+            max_unreachable=max_attempts * min(concurrency, max(1, len(plan.hashes))),
+            sleep=sleep,
+            wall=wall,
+        )
+        return await _run_plan(
+            plan,
+            execution,
+            replace(provenance, selection=selection),
+            concurrency=concurrency,
+            progress=progress,
+            on_resume=on_resume,
+        )
+
+
+def _remarks(resumption: Resumption) -> list[str]:
+    """Return sentences about what could not be verified, for the manifest."""
+    catalog, models = load_catalog("en"), ", ".join(resumption.unverified)
+    remarks = [catalog.text("eval.unsure", models=models)] if models else []
+    if resumption.is_code_unknown:
+        remarks.append(catalog.text("eval.unknown_code", count=resumption.kept))
+    return remarks
+
+
+async def _run_plan(
+    plan: Plan,
+    execution: "_Execution",
+    provenance: Provenance,
+    *,
+    concurrency: int,
+    progress: bool,
+    on_resume: Callable[[Resumption], object] | None,
+) -> Run:
+    folder = execution.writer.journal.folder if execution.writer else None
+    before = read_manifest(folder) if folder else Manifest()
+    if folder:
+        names = [planned.scenario.id for planned in plan.scenarios]
+        require_kept_whole(folder, names, provenance.selection)
+    plan = plan.resuming(before)
+    hashes = plan.hashes
+    resumption = execution.resume(plan, before)
+    kept = resumption.kept_samples
+    if on_resume:
+        on_resume(resumption)
+
+    def pending() -> Iterator[PlannedSample]:
+        return (sample for sample in plan.samples() if sample.sample_id not in kept)
+
+    started = Invocation(
+        started_at=execution.context.moment(),
+        concurrency=concurrency,
+        kept=len(kept),
+        changes=[asdict(change) for change in resumption.changes],
+        remarks=_remarks(resumption),
+        setup_s=provenance.setup_s,
+        server_s=provenance.server_s,
+    )
+
+    def store_manifest(invocation: Invocation) -> Manifest:
+        metadata = {
+            "git_commit": provenance.git_commit,
+            "command": list(provenance.command),
+            "hardware": dict(provenance.hardware),
+            **({"selection": provenance.selection} if provenance.selection else {}),
+            "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
+        }
+        manifest = Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())
+        if folder:
+            write_manifest(folder, manifest)
+        return manifest
+
+    store_manifest(started)
+    try:
+        with tqdm(total=len(hashes), initial=len(kept), unit="sample", disable=not progress) as bar:
+            await execution.warm_up(plan.warm_up_samples(pending()) if concurrency > 1 else ())
+            await execution.run_all(pending(), concurrency, bar)
+    finally:
+        completed = execution.verdicts.total()
+        result = {
+            "ended_at": execution.context.moment(),
+            "played": completed,
+            "invalid": execution.verdicts[Verdict.INVALID],
+            "finished": completed + len(kept) == len(hashes),
+            "warmed_up": execution.warmed_up,
+            **execution.wall.seconds(),
+        }
+        manifest = store_manifest(started.model_copy(update=result))
+    records: Sequence[SampleRecord]
+    if folder and not execution.keep_records:
+        records = stored_records(folder, hashes, is_complete=True)
+    else:
+        records = tuple(execution.records[sample] for sample in hashes)
+    name = folder.resolve().name if folder else ""
+    return Run(records=records, manifest=manifest, kept=len(kept), name=name, folder=folder)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Execution:
+    """The workers of one run, and the records they have produced."""
+
+    context: SampleContext
+    runner: SampleRunner | None
+    writer: "_JournalWriter | None"
+    keep_records: bool
+    max_attempts: int
+    max_unreachable: int
+    sleep: Callable[[float], Awaitable[None]]
+    wall: WallClock
+    unreachable: int = 0
+    warmed_up: int = 0
+    records: dict[SampleId, SampleRecord] = field(default_factory=dict)
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+
+    def resume(self, plan: Plan, before: Manifest) -> Resumption:
+        """Take the reusable records of the folder, and return what is reused."""
+        existing = self.writer.journal.records if self.writer else ()
+        if self.writer is None or self.keep_records:
+            statuses: Iterable[RecordStatus] = map(record_status, existing)
+        else:
+            statuses = stored_statuses(self.writer.journal.folder)
+        resumption = check_resumption(plan.hashes, statuses, before, plan.manifest)
+        self.records = {
+            record.sample_id: record
+            for record in select_records(existing, plan.hashes)
+            if record.sample_id in resumption.kept_samples
+        }
+        return resumption
+
+    async def warm_up(self, samples: Sequence[PlannedSample]) -> None:
+        """Have the server cache shared prompt prefixes before the concurrent requests."""
+        with self.wall.request():
+            if self.runner is not None:
+                self.warmed_up = await self.runner.warm_up(samples)
+            else:
+                done = await asyncio.gather(*(warm_up(each, self.context) for each in samples))
+                self.warmed_up = sum(done)
+
+    async def run_all(
+        self, samples: Iterator[PlannedSample], concurrency: int, bar: "tqdm[Any]"
+    ) -> None:
+        """Run samples, `concurrency` at a time; the first exception stops all workers."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(self._worker(samples, bar))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _worker(self, samples: Iterator[PlannedSample], bar: "tqdm[Any]") -> None:
+        for sample in samples:
+            await self._store(sample, await self._run_with_retries(sample))
+            passed, failed = self.verdicts[Verdict.PASS], self.verdicts[Verdict.FAIL]
+            share = percent(passed / (passed + failed) if passed + failed else None)
+            status = f"{share} passed, {failed} failed"
+            if self.runner is not None:
+                status = f"{status}, {self.runner.status}"
+            bar.set_postfix_str(status, refresh=False)
+            bar.update()
+
+    async def _run_with_retries(self, sample: PlannedSample) -> SampleRecord | EncodedRecord:
+        record: SampleRecord | EncodedRecord | None = None
+        for attempt in range(1, self.max_attempts + 1):
+            if self.unreachable >= self.max_unreachable:
+                break
+            record = await self._run_once(sample, attempt)
+            cause = record.cause if isinstance(record, EncodedRecord) else _cause(record)
+            self.unreachable = self.unreachable + 1 if cause == _UNREACHABLE else 0
+            if cause not in _TRANSIENT:
+                break
+            if attempt < self.max_attempts:
+                await self.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1)))
+        reason = f"the server was unreachable {self.unreachable} times in a row"
+        return record or self._untried_record(sample, reason)
+
+    async def _run_once(self, sample: PlannedSample, attempt: int) -> SampleRecord | EncodedRecord:
+        if self.runner is None:
+            return await run_planned_sample(sample, self.context, attempt=attempt)
+        try:
+            with self.wall.request():
+                return await self.runner.run_sample(sample, attempt)
+        except ServerUnreachableError as error:
+            return self._untried_record(sample, str(error))
+
+    def _untried_record(self, sample: PlannedSample, why: str) -> SampleRecord:
+        reason = f"not tried: {why}"
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
+        started_at = self.context.moment()
+        return sample_record(
+            sample, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
+        )
+
+    async def _store(self, sample: PlannedSample, record: SampleRecord | EncodedRecord) -> None:
+        if isinstance(record, EncodedRecord):
+            self.verdicts[record.verdict] += 1
+        else:
+            self.verdicts[record.judgement.verdict] += 1
+            if self.keep_records:
+                self.records[sample.sample_id] = record
+        if self.writer is not None:
+            await self.writer.write(record.line if isinstance(record, EncodedRecord) else record)
+
+
+@dataclass(slots=True, kw_only=True)
+class _JournalWriter:
+    """Writes records in a thread, so that a slow disk does not disturb timings.
+
+    Records that finish while a write is pending are written with it in one step.
+    """
+
+    journal: Journal
+    thread: ThreadPoolExecutor
+    wall: WallClock
+    waiting: deque[SampleRecord | str] = field(default_factory=deque)
+    pending: "asyncio.Future[None] | None" = None
+    is_pending: bool = False
+
+    async def write(self, record: SampleRecord | str) -> None:
+        """Write a record, and return when it is on disk."""
+        self.waiting.append(record)
+        try:
+            await asyncio.sleep(0)  # others that finish now are written with it
+        finally:
+            write = self._next_write()
+        with self.wall.writing():
+            await asyncio.wait({write})  # does not cancel the write
+        write.result()
+
+    def _next_write(self) -> "asyncio.Future[None]":
+        """Return the next write of all waiting records, shared until it begins."""
+        if self.pending is None or not self.is_pending:
+            self.is_pending = True  # before it can begin
+            loop = asyncio.get_running_loop()
+            self.pending = loop.run_in_executor(self.thread, self._write_all)
+            # retrieves the exception, even if every worker was cancelled
+            self.pending.add_done_callback(asyncio.Future.exception)
+        return self.pending
+
+    def _write_all(self) -> None:
+        self.is_pending = False  # later records belong to the next write
+        records = [self.waiting.popleft() for _ in range(len(self.waiting))]
+        if records:
+            self.journal.append(*records)

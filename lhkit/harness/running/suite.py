@@ -1,0 +1,174 @@
+"""Suite files (`evals/*.toml`): scenarios, arms and thresholds.
+
+Each combination of models, runtimes, dialects, constraints, prompts, stress and users is one arm.
+They are run by `cli.matrix`.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import compress, product
+from pathlib import Path as FilePath
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from lhkit.base.errors import UsageError
+from lhkit.base.files import read_text_file
+from lhkit.harness.running.run_options import ReplayOptions, RunOptions
+from lhkit.harness.scenarios.faults import format_path, validation_faults
+from lhkit.harness.scenarios.scenario import User
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.runtimes import Runtime
+from lhkit.toolset import reference_from
+
+DEFAULT_PROMPT = "default"
+"""The name of the assistant's own prompt."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServedModel(_Table):
+    """A model; without `base_url` an embedded one, or `gold` or `silent`."""
+
+    name: str | None = None
+    base_url: str | None = None
+
+
+class PromptFile(_Table):
+    """Instructions in a file, relative to the suite."""
+
+    file: FilePath
+
+
+class Arms(_Table):
+    """The axes; every combination is run. Names consist of the axes with several values.
+
+    The default of `runtimes` is the runtime in the settings, that of `users` the suite's `user`.
+    """
+
+    models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
+    runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
+    dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
+    constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] = ("off",)
+    prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
+    stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
+    users: Annotated[tuple[User, ...], Field(min_length=1)] | None = None
+
+
+class Suite(ReplayOptions):
+    """One suite. Files in `scenarios` and `toolset` are relative to the suite's folder.
+
+    The default of `concurrency` depends on each arm's server.
+    """
+
+    scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
+    fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
+    max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
+    arms: Arms = Arms()
+    prompts: Mapping[str, Mapping[str, str | PromptFile]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One combination: its options, and the name of its folder."""
+
+    name: str
+    options: RunOptions
+
+
+def load_suite(path: FilePath) -> Suite:
+    """Read a suite file.
+
+    Raises:
+        UsageError: the file cannot be read, is not TOML, or has invalid fields; the message has
+            one line for each fault.
+    """
+    try:
+        data = tomllib.loads(read_text_file(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read ({error}). Give a suite such as evals/smoke.toml."
+        ) from error
+    except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    if not data:  # every field has a default, but an empty file is a mistake
+        raise UsageError(f"{path} is empty. Give a suite such as evals/smoke.toml.")
+    try:
+        suite = Suite.model_validate(data)
+    except ValidationError as error:
+        faults = validation_faults(error, TypeAdapter(Suite), data)
+        lines = [f"{path}: {format_path(fault.path)}: {fault.message}" for fault in faults]
+        raise UsageError("\n".join(lines)) from error
+    unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
+    if unknown:
+        known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
+        raise UsageError(
+            f"{path}: arms.prompts: unknown prompt {unknown[0]!r}. Use one of {known}."
+        )
+    return suite
+
+
+def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
+    """Return every combination, in the order of the file.
+
+    Args:
+        suite: the suite.
+        folder: the folder of prompt files.
+
+    Raises:
+        UsageError: a prompt file cannot be read, or two arms have the same name.
+    """
+    axes = suite.arms
+    shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
+    shared["toolset"] = reference_from(folder, suite.toolset)
+    runtimes, users = axes.runtimes or (None,), axes.users or (suite.user,)
+    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress, users)
+    is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
+    if not any(is_named):
+        is_named[0] = True
+    arms: dict[str, Arm] = {}
+    for model, runtime, dialect, constraint, prompt, stress, user in product(
+        axes.models, runtimes, *rest
+    ):
+        served = ServedModel(name=model) if isinstance(model, str) else model
+        parts = (
+            served.name or served.base_url or "served",
+            runtime or "",
+            dialect,
+            constraint,
+            prompt,
+            stress,
+            user,
+        )
+        name = "-".join(part or "plain" for part in compress(parts, is_named))
+        name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name).strip("-.")
+        if name in arms:
+            raise UsageError(f"Two arms have the name {name!r}. List each value of an axis once.")
+        instructions = suite.prompts.get(prompt, {}).items()
+        options = RunOptions(
+            **{**shared, "user": user},
+            model=served.name,
+            base_urls=() if served.base_url is None else (served.base_url,),
+            runtime=runtime,
+            dialect=dialect,
+            constraint=constraint,
+            stress=stress,
+            instructions={locale: _text(text, folder) for locale, text in instructions},
+        )
+        arms[name] = Arm(name=name, options=options)
+    return tuple(arms.values())
+
+
+def _text(text: str | PromptFile, folder: FilePath) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return read_text_file(folder / text.file).rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"The prompt file {folder / text.file} cannot be read ({error})."
+        ) from error

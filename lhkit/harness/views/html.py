@@ -1,0 +1,188 @@
+"""Render runs, samples and comparisons as HTML, for notebook cells and the report page.
+
+Jinja2 templates escape every value, after it is made printable (control and bidirectional
+characters shown as escapes) and truncated. No script, no network. The language of a notebook cell
+is that of the conversations, Korean if they are mixed.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from lhkit.base.errors import importing
+from lhkit.base.locales import Catalog
+from lhkit.base.text import percent, printable, seconds
+from lhkit.harness.figures.metrics import Summary
+from lhkit.harness.figures.pairs import Comparison
+from lhkit.harness.records.record import SampleRecord, TurnRecord, Verdict
+from lhkit.harness.records.transcript import catalog_in, transcript_parts
+from lhkit.harness.views.tables import (
+    Table,
+    claim_table,
+    comparison_table,
+    gate_line,
+    interval_text,
+    pass_rates,
+    severity_mark,
+    violation_table,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+MAX_CHARS = 20_000
+"""A single text is truncated to this many characters: a repeating model writes without end."""
+
+_LINE_CHARS = 100
+_SHOWN_SAMPLES = 30
+_SHOWN_FLIPS = 15
+_ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.PASS)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SampleView:
+    """One sample of a run, displayed in a notebook."""
+
+    record: SampleRecord
+
+    def _repr_html_(self) -> str:
+        """Return the transcript of the sample."""
+        return str(_macros(catalog_in([self.record.locale])).cell_of_sample(self.record))
+
+    def __repr__(self) -> str:
+        record = self.record
+        name = str(record.sample_id)
+        lines = (
+            f"Sample({name}: {record.ac}, {record.judgement.verdict})",
+            *record.judgement.reasons,
+        )
+        return "\n  ".join(lines)
+
+
+def run_html(records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str) -> str:
+    """Return the metrics of a run and its samples, failures first.
+
+    Args:
+        records: the samples.
+        summary: their metrics.
+        toolset: the name of the toolset.
+        name: the name of the run; by default the names of its models.
+    """
+    catalog = catalog_in(record.locale for record in records)
+    samples = failures_first(records)[:_SHOWN_SAMPLES]
+    title = name or ", ".join(identity.model for identity in summary.models)
+    tables = (
+        pass_rates(summary, catalog, toolset=toolset),
+        violation_table(summary.total, catalog),
+        claim_table(summary, catalog),
+    )
+    return str(
+        _macros(catalog).cell_of_run(
+            catalog.text("report.title", model=title or "–"),
+            summary,
+            [table for table in tables if table is not None],
+            samples,
+            len(records) - len(samples),
+        )
+    )
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Return the table of a comparison and the pairs that flipped."""
+    catalog = catalog_in(pair.a.locale for pair in comparison.pairs)
+    table = comparison_table(comparison, catalog)
+    return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
+
+
+def table_html(table: Table, catalog: Catalog) -> str:
+    """Return a table with its title and notes."""
+    return str(_macros(catalog).cell_of_table(table))
+
+
+def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
+    """Return records with violations that occurred first, then failed, invalid, passed ones."""
+    return sorted(
+        records,
+        key=lambda r: (not r.judgement.has_occurred, _ORDER.index(r.judgement.verdict)),
+    )
+
+
+def render(template: str, catalog: Catalog, **values: Any) -> str:
+    """Return a rendered template of this package."""
+    return _environment().get_template(template).render(_context(catalog), **values)
+
+
+@cache
+def asset(name: str) -> "Markup":
+    """Return a CSS or JavaScript file of the package, unescaped."""
+    with importing("eval"):
+        from markupsafe import Markup
+
+    source = files(__package__).joinpath("templates", name)
+    return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def _macros(catalog: Catalog) -> Any:
+    return _environment().get_template("macros.html.j2").make_module(_context(catalog))
+
+
+def _context(catalog: Catalog) -> dict[str, Any]:
+    return {
+        "text": catalog.text,
+        "style": asset("report.css"),
+        "gate_line": partial(gate_line, catalog=catalog),
+        "transcript_parts": partial(transcript_parts, catalog=catalog),
+        "severity_mark": partial(severity_mark, catalog=catalog),
+    }
+
+
+@cache
+def _environment() -> "Environment":
+    with importing("eval"):  # takes 0.1 s, which tables do not need
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("lhkit.harness.views"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        interval_text=interval_text,
+        json_text=_json_text,
+        percent=percent,
+        seconds=seconds,
+        turn_times=_turn_times,
+    )
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    """Return markup unchanged, any other value as printable, truncated text."""
+    if hasattr(value, "__html__"):
+        return value
+    text = str(value)
+    return printable(text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} … [{len(text):,}]")
+
+
+def _json_text(value: Any) -> str:
+    """Return readable JSON: on one line if it is short, else indented."""
+    line = json.dumps(value, ensure_ascii=False, default=repr)
+    if len(line) <= _LINE_CHARS:
+        return line
+    return json.dumps(value, ensure_ascii=False, indent=2, default=repr)
+
+
+def _turn_times(turn: TurnRecord) -> dict[str, float]:
+    times = {
+        "model": sum(request.duration_s for request in turn.model_calls),
+        "tool": sum(call.validation_s + call.handler_s for call in turn.calls),
+        "waiting": turn.waiting_s,
+    }
+    return {**times, "harness": max(turn.duration_s - sum(times.values()), 0.0)}

@@ -1,0 +1,222 @@
+"""Render the states of boards as HTML, with the template `static/board.html`; pure.
+
+Foreign text is escaped, and its invisible characters are made visible.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lhkit.base.json_values import json_or_repr
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.text import seconds, visible
+from lhkit.harness.chats.reviews import Agreement, CallPlace, Label, ReviewComparison
+from lhkit.harness.records.record import CallRecord, SampleRecord
+from lhkit.harness.records.transcript import claim_mark, turn_truth_lines
+from lhkit.notebook.boards.board_state import (
+    SIDES,
+    WITH_CALL,
+    ABState,
+    Correction,
+    ReviewState,
+    Stage,
+    VoteChoice,
+)
+from lhkit.notebook.panel.markdown import escaped, to_html
+from lhkit.notebook.panel.render import FieldEntry, cut, field_html, opt_in_sentences, truth_html
+
+
+def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
+    """Return the parts of an A/B board; unchanged parts are equal texts."""
+    part = _parts_in(catalog.locale)
+    if state.stage is Stage.OPT_IN:
+        return (part.opt_in(state, opt_in_sentences(state.opt_ins, catalog)),)
+    return (
+        part.ab_notices(state),
+        part.message(state),
+        part.vote(state, VoteChoice),
+        part.reason(state, _saved_vote(state, catalog)),
+        part.facts(_facts(state, catalog)),
+    )
+
+
+def review_parts(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
+    """Return the parts of a review board; unchanged parts are equal texts."""
+    part = _parts_in(catalog.locale)
+    name = str(state.record.sample_id)
+    fields = Markup("").join(_fields(state.form, catalog)) if state.form else ""
+    compared = state.compared
+    return (
+        part.head(state, _counts(state, catalog)),
+        *(
+            part.turn(
+                state,
+                turn,
+                [CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls))],
+                CallPlace(sample=name, turn=number),
+            )
+            for number, turn in enumerate(state.record.evidence.turns)
+        ),
+        part.judge(state),
+        part.correction(state.form, state.schemas, fields),
+        part.compared(compared, agreement_lines(compared, catalog)) if compared else "",
+    )
+
+
+@cache
+def _parts_in(locale: str) -> Any:
+    """Return the macros of the template, in a language."""
+    environment = Environment(
+        loader=PackageLoader("lhkit.notebook", "static"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
+    )
+    catalog = load_catalog(locale)
+    environment.globals["text"] = catalog.text
+    environment.filters |= {
+        "cut": cut,
+        "json": json_or_repr,
+        "markdown": lambda text: Markup(to_html(text)),  # noqa: S704 - escapes by itself
+        "prose": lambda text: Markup(escaped(text, keep_emoji=True)),  # noqa: S704 - escaped
+        "truth": lambda turn: Markup(  # noqa: S704 - escapes by itself
+            truth_html(turn_truth_lines(turn, catalog), claim_mark(turn, catalog))
+        ),
+        "typed": Markup.escape,
+        "corrections": _corrections,
+    }
+    return environment.get_template("board.html").module
+
+
+def _saved_vote(state: ABState, catalog: Catalog) -> str:
+    if state.choice is None:
+        return ""
+    choice = catalog.text(f"ab.{state.choice}")
+    return catalog.text("ab.kept", choice=choice, count=state.votes)
+
+
+def _facts(state: ABState, catalog: Catalog) -> list[dict[str, str]]:
+    """Return the models and their figures: a column per side."""
+    return [
+        {
+            "model": side.identity.title,
+            "dialect": side.identity.dialect,
+            **_facts_of(side.record, catalog),
+        }
+        for side in state.revealed or ()
+    ]
+
+
+def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
+    turns = record.evidence.turns
+    responses = [call.response for turn in turns for call in turn.model_calls]
+    first_s = next((s for r in responses if (s := r.timing.first_token_s) is not None), None)
+    tokens = catalog.text(
+        "notebook.tokens",
+        prompt=f"{sum(response.usage.prompt_tokens for response in responses):,}",
+        completion=f"{sum(response.usage.completion_tokens for response in responses):,}",
+    )
+    calls = [_call_line(call, catalog) for turn in turns for call in turn.calls]
+    return {
+        "first_token": seconds(first_s),
+        "turns": seconds(sum(turn.active_s for turn in turns)),
+        "tokens": tokens,
+        "calls": "\n".join(calls),
+        "raw": "\n".join(response.raw_text or response.text for response in responses),
+    }
+
+
+def _call_line(call: CallRecord, catalog: Catalog) -> str:
+    edited = f"({catalog.text('confirm.edited')} {json_or_repr(call.edited)})"
+    args = call.effective_args if call.is_edited else call.raw_args
+    words = [call.tool, json_or_repr(args), edited if call.is_edited else ""]
+    return " ".join(filter(None, [*words, "→", call.outcome, call.answer, call.reason]))
+
+
+def _counts(state: ReviewState, catalog: Catalog) -> str:
+    return catalog.text(
+        "review.head",
+        reviewer=state.reviewer,
+        number=state.conversation + 1,
+        count=len(state.records),
+        done=state.done,
+    )
+
+
+def _fields(form: Correction, catalog: Catalog) -> Iterator[Markup]:
+    """Yield the fields of a call's arguments; the first one gets the focus."""
+    focus = f' data-focus="form-{form.number}"'
+    for field in form.fields:
+        entry = FieldEntry(
+            name=f"arg:{field.name}",
+            typed=form.typed.get(field.name, ""),
+            fault=form.faults.get(field.name, ""),
+            more=f'{focus} data-enter="save" data-fresh',
+        )
+        yield Markup(field_html(field, entry, catalog))  # noqa: S704 - escapes by itself
+        focus = ""
+
+
+def _corrections(label: Label) -> Iterator[str]:
+    """Yield the corrected call and reply of a label."""
+    if label.held in WITH_CALL:
+        yield f"{label.tool} {json_or_repr(dict(label.args or {}))}"
+    if label.say:
+        yield label.say
+
+
+def agreement_lines(compared: ReviewComparison, catalog: Catalog) -> list[str]:
+    """Return the agreement of two reviewers, and every place where they differ."""
+    lines = [
+        _agreement_line(catalog.text("review.of_calls"), compared.calls, catalog),
+        _agreement_line(catalog.text("review.of_replies"), compared.replies, catalog),
+    ]
+    for dispute in compared.disputes:
+        place = dispute.place
+        where = [place.sample, catalog.text("review.turn_number", number=place.turn + 1)]
+        if place.call is not None:
+            where.append(catalog.text("review.call_number", number=place.call + 1))
+        first, second = (_label_text(label, catalog) for label in (dispute.first, dispute.second))
+        lines.append(f"{', '.join(where)}: {compared.first} {first} / {compared.second} {second}")
+    return [visible(line) for line in lines]
+
+
+def _label_text(label: Label, catalog: Catalog) -> str:
+    text, corrections = catalog.text(f"review.{label.held}"), ", ".join(_corrections(label))
+    return f"{text} ({corrections})" if corrections else text
+
+
+def _agreement_line(what: str, agreement: Agreement | None, catalog: Catalog) -> str:
+    if agreement is None:
+        return catalog.text("review.not_both", what=what)
+    if agreement.kappa is None or agreement.interval is None:
+        return catalog.text("review.one_kind", what=what, count=agreement.n)
+    return catalog.text(
+        "review.kappa",
+        what=what,
+        kappa=f"{agreement.kappa:.2f}",
+        low=f"{agreement.interval.low:.2f}",
+        high=f"{agreement.interval.high:.2f}",
+        count=agreement.n,
+        observed=f"{100 * agreement.observed:.0f}",
+    )
+
+
+def ab_lines(state: ABState, catalog: Catalog) -> list[str]:
+    """Return an A/B board in short, as text."""
+    notices = [notice.text for notice in state.notices]
+    lines = [*notices, _saved_vote(state, catalog), state.reason]
+    for side, revealed in zip(SIDES, state.revealed or (), strict=False):
+        lines.append(f"{catalog.text(f'ab.{side}')}: {revealed.identity.title}")
+    return [visible(line) for line in lines if line]
+
+
+def review_lines(state: ReviewState, catalog: Catalog) -> list[str]:
+    """Return a review in short, as text."""
+    lines = [_counts(state, catalog), *(notice.text for notice in state.notices)]
+    return [visible(line) for line in lines]

@@ -1,0 +1,190 @@
+"""The doctor says what is wrong with a server, and what to do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import embedded
+from lhkit.cli.doctor import DoctorOptions, examine
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.models.weights import weights
+from lhkit.settings import Settings
+from tests.models.fake_llama_cpp import FakeLlamaCpp, native
+from tests.models.fake_vllm import (
+    FakeVllm,
+    answers,
+    chat_call,
+    chat_completion,
+    completion,
+    models,
+    streams,
+)
+
+pytestmark = pytest.mark.anyio
+
+BEGUN = streams(completion(['{"name": "', "add"], reason="length"))
+COLD = streams(completion(["네"], cached_tokens=0))
+WARM = streams(completion(["네"], cached_tokens=640))
+UNTOLD = streams(completion(["네"], cached_tokens=None))
+NO_PARSER = answers(
+    400,
+    '{"error":{"message":"\\"auto\\" tool choice requires --enable-auto-tool-choice and '
+    '--tool-call-parser to be set","code":400}}',
+)
+PARSED = streams(chat_completion([{"content": "네"}], tokens=3))
+CALLED = streams(chat_completion([{"tool_calls": [chat_call(0, "add_habit", "{")]}]))
+WELL = [COLD, WARM, BEGUN, NO_PARSER]
+
+
+async def said(
+    capsys: pytest.CaptureFixture[str], behaviours: Any, dialect: str = "json", **fake: Any
+) -> tuple[int, str]:
+    async with FakeVllm(*behaviours, **fake) as server:
+        options = DoctorOptions(base_url=server.base_url, dialect=dialect)
+        code = await examine(options, Settings(locale="en"))
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.promise("embedded.names")
+@pytest.mark.parametrize(
+    ("served", "family"),
+    [
+        ("gemma-3-4b-it", "Gemma 3."),
+        ("gemma", "Gemma 3 (text only)."),
+        ("gemma-base", "Gemma 3 (text only)."),
+    ],
+)
+async def test_doctor_passes_healthy_server(
+    served: str, family: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = await said(capsys, WELL, routes={"/v1/models": models(served)})
+    assert code == 0
+    assert "✗" not in text
+    assert f"The dialect json fits the family {family}" in text
+    assert "took 640 of" in text
+
+
+async def test_doctor_checks_llama_cpp_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """That it takes no constraint is said, and is no fault of the server."""
+    async with FakeLlamaCpp(streams(native(["네"])), streams(native(["네"])), NO_PARSER) as server:
+        code = await examine(DoctorOptions(base_url=server.base_url), Settings(locale="en"))
+    text = capsys.readouterr().out
+    assert code == 0
+    assert "llama.cpp b11549-abc, Q8_0" in text
+    assert "The prompt has exactly one <bos>." in text
+    assert "took 3 of 4 tokens from it" in text
+    assert "Give --constrain off" in text
+
+
+@pytest.mark.parametrize(
+    ("model", "folder", "sentence"),
+    [
+        (None, "of-gemma", "The weights are not prepared yet"),
+        ("gemma", "of-gemma", "The weights are not prepared yet"),
+        ("gemma-base", "of-gemma-base", "The weights are prepared"),
+    ],
+)
+async def test_doctor_checks_weights_of_requested_model(
+    model: str | None,
+    folder: str,
+    sentence: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
+    (tmp_path / "of-gemma-base").mkdir()
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
+    assert await examine(DoctorOptions(model=model), settings) == ExitCode.INFRASTRUCTURE
+    lines = capsys.readouterr().out.splitlines()
+    assert any(sentence in line and line.endswith(folder) for line in lines)
+    assert any("No model server is running" in line for line in lines)
+
+
+async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None, runtime="llama.cpp")
+    await examine(DoctorOptions(), settings)
+    output = capsys.readouterr().out
+    assert "xllamacpp" in output
+    assert "gemma-Q4_K_M.gguf" in output
+    assert not any(name in output for name in ("vllm ", "torch", "transformers", "float"))
+
+
+async def test_doctor_reports_missing_adapter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
+    assert await examine(DoctorOptions(), settings) == ExitCode.INFRASTRUCTURE
+    faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
+    assert any("it needs adapter_config.json" in line for line in faults)
+
+
+@pytest.mark.parametrize(
+    ("behaviours", "served", "sentence"),
+    [
+        ([COLD, COLD, BEGUN, PARSED], "gemma-3-4b-it", "--block-size 32"),
+        ([UNTOLD, UNTOLD, BEGUN, PARSED], "gemma-3-4b-it", "--enable-prompt-tokens-details"),
+        ([COLD, WARM, WARM, PARSED], "gemma-3-4b-it", "does not obey the constraint"),
+        (WELL, "functiongemma-270m-it", "give --dialect functiongemma"),
+    ],
+)
+async def test_doctor_advises_on_failed_checks(
+    behaviours: Any, served: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = await said(capsys, behaviours, routes={"/v1/models": models(served)})
+    assert code == ExitCode.INFRASTRUCTURE
+    assert any(line.startswith("✗") and sentence in line for line in text.splitlines())
+
+
+async def test_doctor_reports_missing_server_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = DoctorOptions(base_url="http://127.0.0.1:9")
+    assert await examine(options, Settings(locale="en")) == ExitCode.INFRASTRUCTURE
+    assert "nothing answers at http://127.0.0.1:9" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("chat", "sentence"),
+    [
+        (PARSED, "--dialect openai can be used too"),
+        (
+            NO_PARSER,
+            "which json does not need; for --dialect openai start it as `lhkit serve MODEL ",
+        ),
+    ],
+)
+async def test_doctor_reports_server_parser(
+    chat: Any, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = await said(capsys, [COLD, WARM, BEGUN, chat])
+    assert code == 0
+    assert any(line.startswith("✓") and sentence in line for line in text.splitlines())
+
+
+async def test_doctor_passes_openai_with_server_parser(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    elsewhere = {"/version": answers(404, "")}
+    code, text = await said(capsys, [PARSED, PARSED, CALLED], "openai", routes=elsewhere)
+    assert code == 0
+    assert "✗" not in text
+    assert "It is not vLLM" in text
+    assert "--constrain required can be used" in text
+
+
+async def test_doctor_advises_on_openai_without_server_parser(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, text = await said(capsys, [NO_PARSER, NO_PARSER], "openai")
+    assert code == ExitCode.INFRASTRUCTURE
+    faults = [line for line in text.splitlines() if line.startswith("✗")]
+    assert faults
+    assert all("`lhkit serve MODEL --server-parser`, or give --dialect json" in f for f in faults)

@@ -1,0 +1,325 @@
+"""`lhkit matrix`: plays what is missing, starts one server, draws one table."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import app, embedded
+from lhkit.base.errors import ServerUnreachableError, UsageError
+from lhkit.cli import matrix as matrix_module
+from lhkit.cli.matrix import MatrixOptions, run_matrix
+from lhkit.conversation.responses import ModelIdentity
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.models.base import ChatModel
+from lhkit.models.recorded.scripted import ScriptedModel, say
+from lhkit.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+SCENARIOS = """
+- id: list-it
+  ac: AC-5
+  locale: ko
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: 내 습관 보여 줘, expect: {calls: [{tool: list_habits, args: {}}]}}]
+- id: greet
+  ac: AC-12
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: hello, reply: {matches: '\\S'}}]
+"""
+
+
+class Bench:
+    """A suite with two scenarios in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "two.yaml").write_text(SCENARIOS, encoding="utf-8")
+        self.settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None)
+
+    async def play(self, arms: str, **top: Any) -> int:
+        lines = [f"{name} = {json.dumps(value)}" for name, value in top.items()]
+        suite = self.folder / "suite.toml"
+        shared = [] if "scenarios" in top else ['scenarios = ["two.yaml"]']
+        text = "\n".join([*shared, *lines, arms])
+        suite.write_text(text, encoding="utf-8")
+        options = MatrixOptions(suite=suite, runs_dir=self.folder / "runs")
+        return await run_matrix(options, self.settings)
+
+    def lines(self, arm: str) -> int:
+        records = self.folder / "runs" / "suite" / arm / "records.jsonl"
+        return len(records.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def serve(
+    monkeypatch: pytest.MonkeyPatch,
+    identify: Callable[[app.ModelChoice, Settings], dict[str, Any]],
+    end: Callable[[app.ModelChoice, Settings], None] = lambda *_: None,
+) -> None:
+    """Have a talkative model behind every address; `identify` returns what it reports of itself."""
+
+    @asynccontextmanager
+    async def opened(
+        choice: app.ModelChoice, settings: Settings, **_: object
+    ) -> AsyncIterator[ChatModel]:
+        reported = {"base_url": choice.base_url or "http://started:1", "dialect": choice.dialect}
+        identity = ModelIdentity(**reported | identify(choice, settings))
+        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
+        end(choice, settings)
+
+    monkeypatch.setattr(matrix_module, "open_model", opened)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
+    """Return the list of the models that were asked for."""
+    choices: list[app.ModelChoice] = []
+
+    def identify(choice: app.ModelChoice, settings: Settings) -> dict[str, Any]:
+        choices.append(choice)
+        return {
+            "model": app.EMBEDDED if choice.is_embedded else choice.name or "served",
+            "constraint": choice.constraint,
+            "weights": embedded.embedded_folder(app.EMBEDDED, settings).name,
+        }
+
+    serve(monkeypatch, identify)
+    return choices
+
+
+async def test_matrix_compares_arms_with_the_first(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gold", "silent"]', repeats=3) == 0
+    printed = capsys.readouterr().out
+    gold, silent = (re.search(rf"│ {name} .*", printed) for name in ("gold", "silent"))
+    assert gold
+    assert silent
+    assert "6/6 100%" in gold[0]
+    assert "0/6 0%" in silent[0]
+    assert "-100" in silent[0]
+    assert "p " in printed.split("silent", 2)[2]
+    assert bench.lines("gold") == bench.lines("silent") == 6
+
+
+async def test_matrix_plays_each_simulated_user_and_prints_its_gate(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = 'users = ["script", "hasty", "careful"]'
+    assert await bench.play(f'[arms]\nmodels = ["gold"]\n{users}') == 0
+    printed = capsys.readouterr().out
+    assert bench.lines("hasty") == bench.lines("careful") == bench.lines("script") == 2
+    for user in ("hasty", "careful"):
+        assert f"{user}: confirm gate: asked" in printed
+        assert f"{user}: unexpected writes proposed" in printed
+    assert "script: confirm gate" not in printed
+
+
+async def test_matrix_exits_with_1_on_missed_threshold(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gold", "silent"]', fail_under=50) == 1
+    assert "silent: " in capsys.readouterr().out
+    assert await bench.play('[arms]\nmodels = ["gold"]', fail_under=50) == 0
+
+
+KITCHEN = """
+- id: eggs
+  ac: read
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00", items: [{id: egg, name: eggs, amount: 4}]}
+  turns: [{user: what is there?, expect: {calls: [{tool: find_item, args: {}}]}}]
+"""
+
+
+async def test_matrix_resolves_toolset_from_suite_folder(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pantry = Path(__file__).parents[2] / "evals" / "pantry" / "pantry.py"
+    (tmp_path / "own_kitchen.py").write_text(pantry.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "two.yaml").write_text(KITCHEN, encoding="utf-8")
+    arms = '[arms]\nmodels = ["gold"]\nconstraints = ["off"]'
+    assert await bench.play(arms, toolset="own_kitchen.py:toolset") == 0
+    assert "1/1 100%" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="no scenarios are shipped for this toolset"):
+        await bench.play(arms, toolset="own_kitchen.py:toolset", scenarios="dev")
+
+
+@pytest.mark.slow
+async def test_matrix_shares_server_between_embedded_arms(
+    bench: Bench, asked: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = '[arms]\nmodels = ["gemma"]\nconstraints = ["off", "auto", "required"]'
+    assert await bench.play(arms) == 0
+    assert [(each.base_url, each.constraint) for each in asked] == [
+        (None, "off"),
+        ("http://started:1", "auto"),
+        ("http://started:1", "required"),
+    ]
+    asked.clear()
+    assert await bench.play(arms) == 0
+    assert asked == []
+    assert capsys.readouterr().out.count("complete, not run again") == 3
+    assert await bench.play(arms, repeats=2) == 0
+    assert len(asked) == 3
+    assert bench.lines("auto") == 4
+
+
+@pytest.fixture
+def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of the servers of runtimes that began, were used again and ended."""
+    seen: list[str] = []
+
+    def sha256(settings: Settings) -> str:
+        return ("a" if settings.runtime == "vllm" else "b") * 64
+
+    def identify(choice: app.ModelChoice, settings: Settings) -> dict[str, Any]:
+        seen.append(f"{settings.runtime} {'begins' if choice.is_embedded else 'again'}")
+        return {
+            "model": app.EMBEDDED,
+            "server": f"{settings.runtime} 1",
+            "weights": embedded.embedded_weights(app.EMBEDDED, settings).name,
+            "weights_sha256": sha256(settings),
+        }
+
+    def end(choice: app.ModelChoice, settings: Settings) -> None:
+        seen.extend([f"{settings.runtime} ends"] * choice.is_embedded)
+
+    async def embedded_sha256(_name: str, settings: Settings) -> str:
+        return sha256(settings)
+
+    serve(monkeypatch, identify, end)
+    monkeypatch.setattr(embedded, "embedded_sha256", embedded_sha256)
+    return seen
+
+
+async def test_matrix_runs_runtimes_one_after_the_other(
+    bench: Bench, by_runtime: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = '[arms]\nruntimes = ["vllm", "llama.cpp"]\ndialects = ["json", "pythonic"]'
+    assert await bench.play(arms) == 0
+    assert by_runtime == [
+        "vllm begins",
+        "vllm again",
+        "vllm ends",
+        "llama.cpp begins",
+        "llama.cpp again",
+        "llama.cpp ends",
+    ]
+    assert "vllm-json" in (printed := capsys.readouterr().out)
+    assert "llama.cpp-pythonic" in printed
+    manifest = bench.folder / "runs" / "suite" / "llama.cpp-json" / "manifest.json"
+    (model,) = json.loads(manifest.read_text(encoding="utf-8"))["models"]
+    assert model["server"] == "llama.cpp 1"
+    by_runtime.clear()
+    assert await bench.play(arms) == 0
+    assert by_runtime == []
+
+
+async def test_matrix_reruns_folder_of_another_runtime(bench: Bench, by_runtime: list[str]) -> None:
+    for runtime in ("vllm", "llama.cpp", "llama.cpp"):
+        assert await bench.play(f'[arms]\nruntimes = ["{runtime}"]') == 0
+    assert by_runtime == ["vllm begins", "vllm ends", "llama.cpp begins", "llama.cpp ends"]
+
+
+async def test_matrix_opens_models_with_constrained_tools(
+    bench: Bench, asked: list[app.ModelChoice]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gemma"]\nconstraints = ["auto"]') == 0
+    assert asked[0].tools == life_helper.registry_of("ko").definitions  # as the first one speaks
+
+
+async def test_matrix_prompt_arm_changes_only_its_locale(
+    bench: Bench, asked: list[app.ModelChoice]
+) -> None:
+    arms = 'arms.prompts = ["default", "short"]\nprompts.short.en = "Be brief."'
+    assert await bench.play(arms) == 0
+    asked.clear()
+    assert await bench.play(arms.replace("brief", "kind")) == 0
+    assert len(asked) == 1
+    assert (bench.lines("default"), bench.lines("short")) == (2, 3)
+
+
+async def test_matrix_reruns_folder_of_another_condition(
+    bench: Bench, asked: list[app.ModelChoice]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gemma"]') == 0
+    asked.clear()
+    assert await bench.play('[arms]\nmodels = ["gemma"]\ndialects = ["pythonic"]') == 0
+    assert len(asked) == 1
+
+
+async def test_matrix_reruns_arm_with_other_weights(
+    bench: Bench, asked: list[app.ModelChoice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = '[arms]\nmodels = ["gemma"]'
+    assert await bench.play(arms) == 0
+    asked.clear()
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
+    assert await bench.play(arms) == 0
+    assert len(asked) == 1
+    assert bench.lines("gemma") == 4
+
+
+MINE = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
+
+
+@pytest.mark.parametrize(("now", "plays"), [("a" * 64, 0), ("b" * 64, 1)])
+async def test_matrix_checks_weights_of_server_at_address(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, plays: int
+) -> None:
+    for sha256 in ("a" * 64, now):
+        reported = {"model": "mine", "weights_sha256": sha256}
+        serve(monkeypatch, lambda *_, reported=reported: reported)
+        assert await bench.play(MINE) == 0
+    assert bench.lines("mine") == 2 + 2 * plays
+
+
+async def test_matrix_warns_if_server_does_not_report_weights(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unreachable(*_: object) -> dict[str, Any]:
+        raise ServerUnreachableError("nothing answers")
+
+    serve(monkeypatch, lambda *_: {"model": "mine"})
+    await bench.play(MINE)
+    assert "cannot be known" not in capsys.readouterr().out
+    await bench.play(MINE)
+    assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
+    serve(monkeypatch, unreachable)
+    await bench.play(MINE)
+    assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arms", "complaint"),
+    [
+        ('[arms]\nmodels = ["gold"]\nstress = ["noise"]', "--stress"),
+        ('[arms]\nmodels = ["gold"]\ndialects = ["klingon"]', "klingon"),
+        ('[arms]\nmodels = ["gold"]\ndialects = ["pythonic"]\nconstraints = ["auto"]', "pythonic"),
+        ('[arms]\nruntimes = ["ollama"]', "arms.runtimes"),
+        ('[arms]\nruntimes = ["llama.cpp"]\nconstraints = ["auto"]', "--constrain off"),
+        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "gold is not"),
+        (
+            'arms.runtimes = ["vllm"]\narms.models = [{name = "m", base_url = "http://box:1"}]',
+            "m is not",
+        ),
+    ],
+)
+async def test_matrix_refuses_invalid_suite_before_running(
+    bench: Bench, arms: str, complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        await bench.play(arms)
+    assert not (bench.folder / "runs").exists()

@@ -1,0 +1,197 @@
+"""A talk over tools of one's own, in a terminal or a panel, becomes a scenario of them."""
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from lhkit.app import open_chat
+from lhkit.base.locales import load_catalog
+from lhkit.cli.chat.chat import open_live_session
+from lhkit.cli.chat.terminal import TerminalChat
+from lhkit.cli.lint import LintOptions, lint_paths
+from lhkit.confirm.gate import ScriptedGate
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.sample import run_sample
+from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
+from lhkit.notebook.panel.panel import ChatPanel
+from lhkit.settings import Settings
+from lhkit.toolset import load
+
+pytestmark = pytest.mark.anyio
+
+OWN = '''\
+from datetime import date, datetime
+
+from lhkit import Assistant, ToolRegistry
+
+rooms = ToolRegistry()
+
+
+@rooms.tool(destructive=True)
+def book(room: str, hour: int) -> dict:
+    """Book a room."""
+    return {"room": room, "hour": hour}
+
+
+def bare():
+    return rooms
+
+
+class Session:
+    def __init__(self, world):
+        self.booked = list(world.get("booked", []))
+        self.today = datetime.fromisoformat(world["now"]).date()
+        self.assistant = Assistant(instructions="Be short.")
+        self.registry = ToolRegistry()
+
+        @self.registry.tool(destructive=True)
+        def book(room: str, hour: int) -> dict:
+            """Book a room."""
+            self.booked.append({"id": f"b{len(self.booked) + 1}", "room": room, "hour": hour})
+            return self.booked[-1]
+
+    def state(self):
+        return {"booked": self.booked}
+
+    def close(self):
+        pass
+
+
+class House:
+    def open(self, world, locale):
+        return Session(world)
+
+
+house = House()
+
+
+def made():
+    return House()
+'''
+WITHOUT_A_WORLD = ("own_rooms.py:rooms", "own_rooms.py:bare", "own_rooms:rooms")
+WITH_A_WORLD = ("own_rooms.py:house", "own_rooms.py:House", "own_rooms.py:made", "own_rooms:house")
+SAID = {"ko": ("파란 방 9시에 예약해 줘", "예약했어요."), "en": ("Book blue at 9", "It is booked.")}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_rooms.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def now() -> datetime:
+    return datetime(2026, 6, 15, 12, tzinfo=UTC)
+
+
+def model(locale: str) -> ScriptedModel:
+    return ScriptedModel([call("book", room="blue", hour=9), say(SAID[locale][1])] * 2)
+
+
+async def terminal(
+    reference: str, locale: str, settings: Settings, typed: list[str], **options: Path
+) -> str:
+    """Return what a terminal shows of a talk."""
+    localized = settings.model_copy(update={"locale": locale})
+    around = open_live_session(reference, options.get("world"), options.get("file"), localized)
+    shown = io.StringIO()
+    script: Iterator[str] = iter(typed)
+
+    async def read(_prompt: str) -> str:
+        return next(script)
+
+    gate = ScriptedGate([True, True])
+    chat = TerminalChat(
+        open_chat(model(locale), around.session, gate, locale),
+        around,
+        read=read,
+        console=Console(file=shown, width=200, highlight=False, markup=False),
+        catalog=load_catalog(locale),
+        now=now,
+    )
+    await chat.run(model_name="script")
+    return shown.getvalue()
+
+
+async def require_fit(file: Path, reference: str, settings: Settings) -> None:
+    """Require that a saved scenario is clean in lint and passed by gold."""
+    assert await lint_paths(LintOptions(paths=(file,), toolset=reference), settings) == 0
+    (scenario,) = load_scenarios([file])
+    record = await run_sample(scenario, gold_model, load(reference))
+    assert record.judgement.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("reference", "locale"),
+    [*((each, "en") for each in (*WITHOUT_A_WORLD, *WITH_A_WORLD)), (WITH_A_WORLD[0], "ko")],
+)
+async def test_terminal_save_writes_scenario_that_gold_passes(
+    reference: str, locale: str, settings: Settings, folder: Path
+) -> None:
+    shown = await terminal(
+        reference, locale, settings, [SAID[locale][0], "/save mine/one.yaml", "/quit"]
+    )
+    file = folder / "mine" / "one.yaml"
+    assert str(file.relative_to(folder)) in shown
+    (saved,) = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert (saved["id"], saved["ac"], saved["locale"]) == ("chat-20260615-120000", "chat", locale)
+    booked = {"booked": [{"id": "b1", "room": "blue", "hour": 9}]}
+    assert saved.get("final") == (booked if reference in WITH_A_WORLD else None)
+    await require_fit(file, reference, settings)
+
+
+@pytest.mark.parametrize(
+    ("reference", "world", "locale"),
+    [
+        (WITHOUT_A_WORLD[0], None, "ko"),
+        (WITHOUT_A_WORLD[0], {"now": "2026-06-15T09:00:00+09:00"}, "en"),
+        (WITH_A_WORLD[0], None, "en"),
+    ],
+)
+async def test_panel_save_writes_scenario_that_gold_passes(
+    reference: str, world: dict[str, str] | None, locale: str, settings: Settings, folder: Path
+) -> None:
+    panel = ChatPanel(
+        model=model(locale),
+        toolset=reference,
+        world=world,
+        locale=locale,
+        opt_in=True,
+        settings=settings,
+    )
+    await panel.send(SAID[locale][0], answers=[True])
+    file = panel.save_scenario(folder / "two.yaml")
+    (saved,) = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert (saved["ac"], saved["locale"]) == ("chat", locale)
+    assert world is None or saved["world"] == world
+    await require_fit(file, reference, settings)
+
+
+async def test_terminal_clear_resets_initial_state(settings: Settings, folder: Path) -> None:
+    world = folder / "world.yaml"
+    world.write_text("booked: [{id: b1, room: red, hour: 8}]\n", encoding="utf-8")
+    said = SAID["en"][0]
+    typed = [said, "/clear", said, "/save one.yaml", "/quit"]
+    await terminal(WITH_A_WORLD[0], "en", settings, typed, world=world)
+    (saved,) = yaml.safe_load((folder / "one.yaml").read_text(encoding="utf-8"))
+    assert [row["id"] for row in saved["world"]["booked"]] == ["b1", "b2"]
+    assert saved["final"] == {"booked": [{"id": "b3", "room": "blue", "hour": 9}]}
+    assert len(saved["turns"]) == 1
+    await require_fit(folder / "one.yaml", WITH_A_WORLD[0], settings)
+
+
+async def test_terminal_save_reports_errors_and_continues(settings: Settings, folder: Path) -> None:
+    (folder / "there.yaml").write_text("mine\n", encoding="utf-8")
+    typed = ["/save", SAID["en"][0], "/save there.yaml", "/save", "/quit"]
+    shown = await terminal(WITH_A_WORLD[0], "en", settings, typed)
+    assert "the conversation is empty" in shown
+    assert "File exists: 'there.yaml'" in shown
+    assert (folder / "there.yaml").read_text(encoding="utf-8") == "mine\n"
+    assert (folder / "scenarios" / "chat-20260615-120000.yaml").is_file()

@@ -1,0 +1,211 @@
+"""Import time: commands and the package load no heavy libraries that they do not use."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+LIGHT = """
+import sys
+import lhkit
+heavy = {"torch", "vllm", "pandas", "transformers", "aiohttp", "scipy"} & set(sys.modules)
+print(sorted(heavy))
+"""
+
+HEAVY = ("torch", "vllm", "transformers", "pandas", "scipy", "numpy", "altair", "aiohttp")
+SLOW = "rfc3987_syntax"  # compiles a grammar for seconds, for a format that lhkit does not use
+
+COMMAND = "import lhkit.__main__ as entry; entry.main()"
+
+SCENARIO = """
+- id: one
+  ac: AC-5
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: 내 습관은?, expect: {calls: [{tool: list_habits}]}}]
+"""
+
+
+def loaded_by(code: str, *args: str, folder: Path) -> set[str]:
+    """Run `code` in a new Python and return the modules that are loaded at its exit."""
+    report = folder / "modules"
+    line = (
+        "import atexit, sys; from pathlib import Path; "
+        f"atexit.register(lambda: Path({str(report)!r}).write_text(' '.join(sys.modules)))\n{code}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", line, *args], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(report.read_text().split())
+
+
+def find_modules() -> dict[str, Path]:
+    """Return the files of lhkit by module name."""
+    files = {}
+    for file in (ROOT / "lhkit").rglob("*.py"):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return files
+
+
+def imported_names(file: Path) -> list[str]:
+    """Return all modules and names that a file imports, including inside functions."""
+    named: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                named += [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), names=names):
+                named += [module, *(f"{module}.{alias.name}" for alias in names)]
+            case _:
+                pass
+    return named
+
+
+def reachable_modules(start: str, files: dict[str, Path]) -> set[str]:
+    """Return all modules of lhkit that a module imports, directly or indirectly."""
+    reached, waiting = {start}, [start]
+    while waiting:
+        named = imported_names(files[waiting.pop()])
+        new = {name for name in named if name in files and name != "lhkit"} - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+@pytest.mark.promise("start.light_import")
+def test_import_lhkit_loads_no_heavy_library() -> None:
+    run = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("args", [["--help"], ["eval", "--help"], ["compare", "--help"]])
+def test_cli_help_loads_no_heavy_library(args: list[str], tmp_path: Path) -> None:
+    loaded = loaded_by(COMMAND, *args, folder=tmp_path)
+    assert loaded.isdisjoint({*HEAVY, SLOW})
+    assert args == ["compare", "--help"] or loaded.isdisjoint({"lhkit.app", "jsonschema"})
+    assert args != ["--help"] or loaded.isdisjoint({"pydantic", "lhkit.settings"})
+
+
+def test_cli_eval_with_gold_loads_no_heavy_library(tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    args = ("eval", str(file), "--model", "gold", "--runs-dir", str(tmp_path / "runs"))
+    assert loaded_by(COMMAND, *args, folder=tmp_path).isdisjoint({*HEAVY, SLOW})
+
+
+EXTRAS = {
+    "eval": (
+        "pandas",
+        "scipy",
+        "numpy",
+        "jinja2",
+        "markupsafe",
+        "altair",
+        "fastparquet",
+        "opentelemetry",
+    ),
+    "mcp": ("mcp", "httpx2"),
+    "notebook": ("anywidget", "ipywidgets"),
+}
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys({missing!r})); {code}"
+PANEL = "from lhkit.notebook import demo_panel"
+FRAME = "import lhkit; lhkit.Run.load('runs/a').turns"
+
+
+def run(folder: Path, code: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a scenario and the run `a` of it."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "one.yaml").write_text(SCENARIO, encoding="utf-8")
+    made = run(folder, COMMAND, "eval", "one.yaml", "--model", "gold", "--name", "a")
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "args"),
+    [
+        ("", COMMAND, "eval one.yaml --model gold --name b"),
+        ("", COMMAND, "report runs/a --markdown a.md --junit a.xml"),
+        ("eval", COMMAND, "eval one.yaml --model gold --repeats 2"),
+        ("eval", COMMAND, "eval one.yaml --model gold --name c --baseline runs/a"),
+        ("eval", COMMAND, "eval one.yaml --model gold --name c --html c.html"),
+        ("eval", COMMAND, "compare runs/a runs/a"),
+        ("eval", COMMAND, "compare runs/a runs/a --max-regressions 0"),
+        ("eval", COMMAND, "report --history runs"),
+        ("eval", COMMAND, "export runs/a --otel spans.jsonl"),
+        ("eval", COMMAND, "report runs/a"),
+        ("eval", COMMAND, "export runs/a --parquet tables"),
+        ("eval", FRAME, ""),
+        ("mcp", COMMAND, "mcp serve"),
+        ("mcp", COMMAND, "prompt --toolset mcp:nothing"),
+        ("notebook", PANEL, ""),
+    ],
+)
+def test_missing_extra_is_named(extra: str, code: str, args: str, project: Path) -> None:
+    missing = [name for names in EXTRAS.values() for name in names]
+    done = run(project, WITHOUT.format(missing=missing, code=code), *args.split())
+    if extra:
+        assert done.returncode == (2 if args else 1), done.stderr
+        assert f"is not installed. Install it with `pip install 'lhkit[{extra}]'`." in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+def test_demo_panel_loads_no_heavy_library(tmp_path: Path) -> None:
+    code = "from lhkit.notebook import demo_panel; demo_panel()"
+    loaded = loaded_by(code, folder=tmp_path)
+    assert loaded.isdisjoint({*HEAVY, SLOW})
+
+
+def test_json_schema_iri_check_is_loaded_on_use(tmp_path: Path) -> None:
+    code = """
+import sys
+import lhkit.tools.json_schema
+assert "rfc3987_syntax" not in sys.modules
+from jsonschema import Draft202012Validator, FormatChecker
+checker = FormatChecker()
+assert checker.conforms("https://example.org/습관", "iri") and not checker.conforms("::", "iri")
+from rfc3987_syntax import RFC3987_SYNTAX_TERMS
+assert RFC3987_SYNTAX_TERMS
+"""
+    assert SLOW in loaded_by(code, folder=tmp_path)
+
+
+def test_cli_report_and_compare_import_no_models() -> None:
+    files = find_modules()
+    commands = ("lhkit.cli.report", "lhkit.cli.compare")
+    reached = {name for command in commands for name in reachable_modules(command, files)}
+    packages = {name.split(".")[1] for name in reached}
+    assert packages.isdisjoint({"models", "lifehelper", "app", "notebook"})
+
+
+def test_lhkit_does_not_import_evals() -> None:
+    files = find_modules().values()
+    imported = {name.split(".")[0] for file in files for name in imported_names(file)}
+    assert "lhkit" in imported
+    assert "evals" not in imported
+
+
+def test_cli_rescore_imports_no_server() -> None:
+    reached = reachable_modules("lhkit.cli.rescore", find_modules())
+    assert reached.isdisjoint(
+        {
+            "lhkit.app",
+            "lhkit.models.client.transport",
+            "lhkit.models.serving.server",
+            "lhkit.models.weights.weights",
+        }
+    )
