@@ -1,1 +1,1 @@
-"""Room."""
+"""`lhkit chat` and `lhkit chats`: the terminal chat, and the chats that are kept."""

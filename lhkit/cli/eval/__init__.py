@@ -1,1 +1,1 @@
-"""Room."""
+"""`lhkit eval`, and what `lhkit matrix` shares with it."""

@@ -1,1 +1,4 @@
-"""Room."""
+"""What all commands share: parser, options, progress, thresholds, exit codes.
+
+Knows no single command.
+"""

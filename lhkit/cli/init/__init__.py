@@ -1,1 +1,1 @@
-"""Room."""
+"""`lhkit init`, and the project that it writes."""

@@ -1,1 +1,1 @@
-"""Room."""
+"""`lhkit serve`: the server process, and the command line that it prints."""

@@ -1,1 +1,4 @@
-"""Tools for scenario authors: reference models, lint, mutants, accepted alternatives."""
+"""For authors of scenarios: lint, reference models, mutants, accepted alternatives, drafts from chats.
+
+It runs scenarios with models that need no server. Nothing here is part of a run's score.
+"""

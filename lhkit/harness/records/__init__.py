@@ -1,1 +1,4 @@
-"""Room."""
+"""What a run leaves: records, manifest, journal, and what a later run can reuse.
+
+The formats and their files. Judges no sample and counts nothing.
+"""

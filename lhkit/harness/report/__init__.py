@@ -1,4 +1,4 @@
-"""Reports of a run: terminal tables, an HTML page, Markdown for a pull request, JUnit XML.
+"""Whole documents of a run: terminal, HTML page, charts, Markdown, JUnit.
 
-They render the tables of `harness.tables` and the parts of `harness.transcript`.
+They put together the pieces of `views`. Nothing is computed here.
 """

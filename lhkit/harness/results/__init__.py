@@ -1,1 +1,4 @@
-"""Room."""
+"""What a user holds: a run, a comparison of two, the history of many.
+
+They read run folders and compute when asked. Their HTML is loaded when a notebook shows them.
+"""

@@ -1,4 +1,5 @@
-"""Scorers of calls, replies, state, violations and success claims; the verdict.
+"""Whether a sample passes: calls, replies, state, violations, success claims. Pure.
 
-Pure: the same evidence gives the same verdict, so that stored records can be scored again.
+The same trajectory gives the same verdict, so that stored records can be scored again. Nothing is
+counted over samples here; that is `figures`.
 """

@@ -1,1 +1,5 @@
-"""Room."""
+"""Speak HTTP with a running model server, whoever started it.
+
+Requests, streams, errors and what a server reveals of itself. Starts no process and reads no
+weights.
+"""

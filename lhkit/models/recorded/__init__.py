@@ -1,1 +1,4 @@
-"""Room."""
+"""Models without a server: recorded answers, and scripts for tests and demos.
+
+They fulfil the interface in `base`. Nothing here opens a connection.
+"""
