@@ -26,14 +26,14 @@ $ lhkit eval --help"""
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "accept": ("accept", "Accept an observed argument or phrase in a scenario file."),
-    "chat": ("chat", "Chat in the terminal; each write asks y/N first."),
-    "chats": ("chats", "List, show or delete recorded chats."),
+    "chat": ("chat.chat", "Chat in the terminal; each write asks y/N first."),
+    "chats": ("chat.chats", "List, show or delete recorded chats."),
     "compare": ("compare", "Compare runs sample by sample."),
     "doctor": ("doctor", "Check this machine and a server, and say what to do next."),
-    "eval": ("evaluate", "Run scenarios against a model and score them; run again to resume."),
+    "eval": ("eval.evaluate", "Run scenarios against a model and score them; run again to resume."),
     "export": ("export", "Write a run as messages, Parquet, Inspect log, traces or SFT data."),
     "import": ("imports", "Create scenarios and a toolset from recorded chats or a benchmark."),
-    "init": ("init", "Write a toolset, scenarios, a notebook and a CI workflow to start from."),
+    "init": ("init.init", "Write a toolset, scenarios, a notebook and a CI workflow to start from."),
     "lint": ("lint", "Check scenarios against tools and data."),
     "matrix": ("matrix", "Run the missing arms of a suite and show one table."),
     "mcp": ("mcp", "Serve tools to MCP clients."),
@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "prompt": ("prompt", "Show the prompt of the first turn, with tokens per part."),
     "report": ("report", "Write a run as HTML, Markdown or JUnit XML."),
     "rescore": ("rescore", "Score a run again with current scorers and scenarios."),
-    "serve": ("serve", "Serve a model until Ctrl-C; chat and eval find an embedded one."),
+    "serve": ("serve.serve", "Serve a model until Ctrl-C; chat and eval find an embedded one."),
 }
 """Module of `lhkit.cli` and help, by command."""
 
