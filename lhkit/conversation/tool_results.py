@@ -15,7 +15,7 @@ MAX_RESULT_BYTES = 2048
 """Default limit of one encoded result, in UTF-8 bytes."""
 
 MIN_RESULT_BYTES = 256
-"""The smallest limit, which fits every encoding with its code."""
+"""The smallest `max_bytes`: every error envelope fits with its code."""
 
 TRUNCATION_HINT = (
     "the result of {bytes} bytes was left out: it is too long to read; ask for less at once, such "

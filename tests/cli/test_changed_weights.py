@@ -95,7 +95,7 @@ async def test_eval_runs_second_adapter_again(
         assert await run_eval(server.base_url) == 0
         printed = capsys.readouterr().out
         assert "Changed: weights: model@" in printed
-        assert "cannot be known" not in printed
+        assert "weights hash" not in printed
     async with served(tmp_path / "tuned/model", settings) as server:
         assert await run_eval(server.base_url) == 1  # the first one's answers are still there
     assert len(read_records(tmp_path / "runs/served-json")) == 2
@@ -133,12 +133,12 @@ async def test_eval_warns_if_server_does_not_report_weights(
     counted = answers(200, json.dumps({"usage": {"prompt_tokens": 1}}))  # each time it is met
     async with FakeVllm(counted, streams(completion(["right"])), counted, routes=routes) as server:
         assert await run_eval(server.base_url) == 0
-        assert "cannot be known" not in capsys.readouterr().out
+        assert "weights hash" not in capsys.readouterr().out
         assert await run_eval(server.base_url) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert f"cannot be known, because gemma ({server.base_url}) does not report" in output
+    assert f"gemma ({server.base_url}) does not report" in output
     assert "give another --name, or serve with `lhkit serve --weights FOLDER`" in output
     manifest = json.loads((tmp_path / "runs/served-json/manifest.json").read_bytes())
     remarks = [each["remarks"] for each in manifest["invocations"]]
     assert remarks[0] == []
-    assert "cannot be known, because gemma" in remarks[1][0]
+    assert "does not report a weights hash" in remarks[1][0]

@@ -397,7 +397,7 @@ async def test_compare_prints_comparison_of_folders(
         (("gold", "gold"), 40.0, 0, "at most 40 points worse"),
         (("gold", "silent"), 40.0, 1, "more than 40 points worse"),
         (("gold", "gold"), 3.0, 4, "Cannot tell"),
-        (("silent", "gold", "again"), None, 0, "Nothing separates from it (corrected"),
+        (("silent", "gold", "again"), None, 0, "Not significantly different from it (corrected"),
     ],
 )
 async def test_compare_exit_code_with_margin_and_several_runs(

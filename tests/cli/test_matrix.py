@@ -294,12 +294,12 @@ async def test_matrix_warns_if_server_does_not_report_weights(
 
     serve(monkeypatch, lambda *_: {"model": "mine"})
     await bench.play(MINE)
-    assert "cannot be known" not in capsys.readouterr().out
+    assert "weights hash" not in capsys.readouterr().out
     await bench.play(MINE)
-    assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
+    assert "mine (http://box:1) does not report a weights hash" in capsys.readouterr().out
     serve(monkeypatch, unreachable)
     await bench.play(MINE)
-    assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
+    assert "mine (http://box:1) does not report a weights hash" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a command came to."""
+    """The outcome of a command."""
 
     output: str
     code: int

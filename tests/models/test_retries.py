@@ -62,7 +62,7 @@ class FakeTime:
 async def asked(
     *behaviours: Behaviour, dialect: str = "json", retries: int = 2
 ) -> tuple[Finished | LhkitError, FakeVllm, FakeTime]:
-    """Return what one request came to."""
+    """Return the outcome of one request."""
     time = FakeTime()
     async with FakeVllm(*behaviours) as server:
         endpoint = Endpoint(base_url=server.base_url, dialect=dialect, retries=retries)

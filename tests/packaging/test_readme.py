@@ -18,7 +18,7 @@ PANEL, TOOLS = CODE
 
 
 async def play(code: str, names: dict[str, Any]) -> list[Any]:
-    """Run a cell as a notebook does, and return what its bare expressions came to."""
+    """Run a cell as a notebook does, and return the values of its expression statements."""
     values = []
     for statement in ast.parse(code).body:
         is_shown = isinstance(statement, ast.Expr)

@@ -349,7 +349,7 @@ async def test_dispatch_lets_a_handler_change_and_return_its_arguments() -> None
 
 
 class OddText(str):
-    """A text that cannot be looked up by, and says of itself what it is not."""
+    """An unhashable `str` subclass whose `__str__` raises."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment] # what is tested

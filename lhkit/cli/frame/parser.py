@@ -33,7 +33,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "eval": ("eval.evaluate", "Run scenarios against a model and score them; run again to resume."),
     "export": ("export", "Write a run as messages, Parquet, Inspect log, traces or SFT data."),
     "import": ("imports", "Create scenarios and a toolset from recorded chats or a benchmark."),
-    "init": ("init.init", "Write a toolset, scenarios, a notebook and a CI workflow to start from."),
+    "init": (
+        "init.init",
+        "Write a toolset, scenarios, a notebook and a CI workflow to start from.",
+    ),
     "lint": ("lint", "Check scenarios against tools and data."),
     "matrix": ("matrix", "Run the missing arms of a suite and show one table."),
     "mcp": ("mcp", "Serve tools to MCP clients."),

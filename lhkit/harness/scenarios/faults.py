@@ -128,7 +128,7 @@ _KINDS: Mapping[str, str] = {
 
 
 def _error_message(errors: Sequence[ErrorDetails], known: Sequence[str]) -> str:
-    """Return what a field must be, and what was probably meant.
+    """Return the expected type of a field, and the closest known name.
 
     Args:
         errors: all errors of the place; of a union, one or more for each member.

@@ -40,7 +40,7 @@ TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 
 
 class Session(KeyedSession):
-    """A session as somebody writes it who has never heard of copies."""
+    """A user's session without `copy()`."""
 
     def broken_rules(self, before: Any, after: Any) -> list[tuple[str, str]]:
         for state in (before, after):
