@@ -30,7 +30,7 @@ from lhkit.chat.step import (
     needs_clear_notice,
     next_step,
 )
-from lhkit.chat.truth import completed_call, find_false_claim
+from lhkit.chat.truth import find_false_claim
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.conversation.events import (
     CallCompleted,
@@ -300,9 +300,7 @@ class ChatController:
             if tool.claims
         }
         try:
-            return find_false_claim(
-                reply, map(completed_call, transcript.calls_of_this_turn), claims
-            )
+            return find_false_claim(reply, transcript.calls_of_this_turn, claims)
         except UsageError:  # a pattern of a tool takes too long
             _log.warning("the reply is not searched for success claims", exc_info=True)
             return None

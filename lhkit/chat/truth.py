@@ -19,12 +19,10 @@ from lhkit.conversation.messages import (
     ChangeKind,
     ClaimFault,
     FalseReplyClaim,
-    GateOutcome,
     RowChange,
     ToolCallMessage,
     ToolCallOutcome,
 )
-from lhkit.conversation.tool_results import ToolCancelled, result_to_dict
 
 _VALUE_CHARS = 40
 _VALUES = 4
@@ -48,45 +46,24 @@ class TruthKind(StrEnum):
         return self in {TruthKind.CHANGED, TruthKind.RAN, TruthKind.UNASKED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedCall:
-    """A completed call, as far as it says what was written.
-
-    Attributes:
-        tool: name of the tool.
-        args: the arguments that it was run with, or would have been.
-        gate: the decision; None if the call was answered without being dispatched.
-        ran: the handler was started.
-        outcome: `ok`, `cancelled` or an error code.
-        proposed: the arguments as the model proposed them, if the user edited them.
-        changed: whether the tool says that it changed data; None if it does not say.
-        changes: how the state differs after the call; None if the state is not available.
-    """
-
-    tool: str
-    args: Mapping[str, Any]
-    gate: GateOutcome | None
-    ran: bool
-    outcome: str
-    proposed: Mapping[str, Any] | None = None
-    changed: bool | None = None
-    changes: tuple[RowChange, ...] | None = None
-
-    @property
-    def kind(self) -> TruthKind | None:
-        """What is known of the call; None if it is not known to write."""
-        was_asked = self.gate is not None and self.gate.was_asked
-        if not self.ran:
-            return TruthKind.NOT_RUN if was_asked else None
-        if not was_asked:
-            return TruthKind.UNASKED if self.changes or self.changed else None
-        if self.changes:
-            return TruthKind.CHANGED
-        is_unchanged = self.changes is not None and not self.changed
-        if self.outcome == "ok":
-            return TruthKind.UNCHANGED if is_unchanged or self.changed is False else TruthKind.RAN
-        is_refused = not self.changed if self.changed is not None else _RULE.fullmatch(self.outcome)
-        return TruthKind.UNCHANGED if is_unchanged or is_refused else TruthKind.FAILED
+def truth_kind(call: ToolCallMessage) -> TruthKind | None:
+    """Return what is known of a call; None if it is not known to write, or pending."""
+    outcome = call.outcome
+    if outcome is None:
+        return None
+    was_asked = outcome.gate is not None and outcome.gate.was_asked
+    if not outcome.ran:
+        return TruthKind.NOT_RUN if was_asked else None
+    if not was_asked:
+        return TruthKind.UNASKED if outcome.changes or outcome.changed else None
+    if outcome.changes:
+        return TruthKind.CHANGED
+    changed = outcome.changed
+    is_unchanged = outcome.changes is not None and not changed
+    if outcome.code == "ok":
+        return TruthKind.UNCHANGED if is_unchanged or changed is False else TruthKind.RAN
+    is_refused = not changed if changed is not None else _RULE.fullmatch(outcome.code)
+    return TruthKind.UNCHANGED if is_unchanged or is_refused else TruthKind.FAILED
 
 
 _RULE = re.compile(r"r\d+_\w+")  # the code of a declared rule, which refuses before it writes
@@ -111,42 +88,24 @@ def truth_line(calls: Iterable[ToolCallMessage], catalog: Catalog) -> str:
         A line for each call that wrote or may have written, and for each that the user did not
         approve; without any of them, that nothing was run that writes.
     """
-    return truth_of_calls(map(completed_call, calls), catalog)
-
-
-def truth_of_calls(calls: Iterable[CompletedCall], catalog: Catalog) -> str:
-    """Return the text of `truth_line` for calls from another source, such as a record."""
     return "\n".join(line.text for line in truth_lines(calls, catalog))
 
 
-def truth_lines(calls: Iterable[CompletedCall], catalog: Catalog) -> tuple[TruthLine, ...]:
-    """Return the lines of `truth_of_calls`, each with its kind; never empty."""
-    lines = tuple(
-        TruthLine(kind=kind, text=catalog.text(f"truth.{kind}", what=_what(call, kind, catalog)))
-        for call in calls
-        if (kind := call.kind) is not None
-    )
-    return lines or (TruthLine(kind=TruthKind.NOTHING, text=catalog.text("truth.nothing")),)
-
-
-def completed_call(message: ToolCallMessage) -> CompletedCall:
-    """Return the call of a message."""
-    outcome = message.outcome or ToolCallOutcome(result=ToolCancelled())
-    result = result_to_dict(outcome.result)
-    return CompletedCall(
-        tool=message.name,
-        args=outcome.effective_args or {},
-        gate=outcome.gate,
-        ran=outcome.ran,
-        outcome=result.get("code", result["status"]),
-        proposed=outcome.args if message.is_edited else None,
-        changed=getattr(outcome.result, "changed", None),
-        changes=outcome.changes,
-    )
+def truth_lines(calls: Iterable[ToolCallMessage], catalog: Catalog) -> tuple[TruthLine, ...]:
+    """Return the lines of `truth_line`, each with its kind; never empty."""
+    lines: list[TruthLine] = []
+    for call in calls:
+        kind = truth_kind(call)
+        if kind is not None and call.outcome is not None:
+            what = _what(call.name, call.outcome, kind, catalog)
+            lines.append(TruthLine(kind=kind, text=catalog.text(f"truth.{kind}", what=what)))
+    if not lines:
+        lines.append(TruthLine(kind=TruthKind.NOTHING, text=catalog.text("truth.nothing")))
+    return tuple(lines)
 
 
 def find_false_claim(
-    reply: str, calls: Iterable[CompletedCall], claims: Mapping[str, Sequence[str]]
+    reply: str, calls: Iterable[ToolCallMessage], claims: Mapping[str, Sequence[str]]
 ) -> FalseReplyClaim | None:
     """Return the first success phrase in a reply whose write did not happen in its turn.
 
@@ -161,7 +120,7 @@ def find_false_claim(
     Raises:
         UsageError: a pattern takes too long.
     """
-    kinds = [(call.tool, call.kind) for call in calls]
+    kinds = [(call.name, truth_kind(call)) for call in calls]
     has_written = any(kind is not None and kind.has_written for _, kind in kinds)
     for sentence in SENTENCE.split(read_part(reply)):
         for phrase, tools in success_phrases(sentence, claims):
@@ -188,19 +147,20 @@ def claim_text(claim: FalseReplyClaim, catalog: Catalog) -> str:
     return catalog.text(f"truth.claim_{claim.fault}", words=words)
 
 
-def _what(call: CompletedCall, kind: TruthKind, catalog: Catalog) -> str:
+def _what(tool: str, outcome: ToolCallOutcome, kind: TruthKind, catalog: Catalog) -> str:
     """Return what a call did, or would have done, on one line."""
-    changes = "; ".join(_change(change, catalog) for change in call.changes or ())
+    changes = "; ".join(_change(change, catalog) for change in outcome.changes or ())
+    args = outcome.effective_args or {}
     if kind is TruthKind.CHANGED:
         what, notes = changes, []
     else:
-        values = ", ".join(_values(call.args))
-        what = " · ".join(filter(None, [_visible_line(call.tool), values]))
+        values = ", ".join(_values(args))
+        what = " · ".join(filter(None, [_visible_line(tool), values]))
         notes = [changes]
-    if kind in _KNOWN_STATES and call.outcome != "ok":
-        notes.append(_bare(call.outcome))
-    if call.proposed is not None:
-        edits = ", ".join(_edits(call.proposed, call.args))
+    if kind in _KNOWN_STATES and outcome.code != "ok":
+        notes.append(_bare(outcome.code))
+    if outcome.run_args is not None:
+        edits = ", ".join(_edits(outcome.args or {}, outcome.run_args))
         notes.append(catalog.text("truth.edited", edits=edits) if edits else "")
     return " ".join([what, *(f"({note})" for note in notes if note)])
 

@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from lhkit.base.json_values import JSON
-from lhkit.conversation.tool_results import MAX_RESULT_BYTES, ToolResult
+from lhkit.conversation.tool_results import (
+    MAX_RESULT_BYTES,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +146,24 @@ class ToolCallOutcome:
     def effective_args(self) -> Mapping[str, JSON] | None:
         """The validated arguments that ran, or would have: after an edit the edited ones."""
         return self.args if self.run_args is None else self.run_args
+
+    @property
+    def code(self) -> str:
+        """`ok`, `cancelled` or the error code of the result."""
+        match self.result:
+            case ToolOk():
+                return "ok"
+            case ToolErr(code=code):
+                return code
+            case ToolCancelled():
+                return "cancelled"
+            case _:
+                assert_never(self.result)
+
+    @property
+    def changed(self) -> bool | None:
+        """Whether the tool says that it changed data; None if it does not say."""
+        return None if isinstance(self.result, ToolCancelled) else self.result.changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

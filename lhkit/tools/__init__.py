@@ -4,7 +4,8 @@
 - `functions`: derives a definition from a typed, documented function.
 - `registry`: `ToolRegistry`, tools by name; `registration` checks each definition.
 - `validation`: checks a call's arguments; `describe` words the messages for the model.
-- `dispatcher`: `ToolDispatcher`, which validates, confirms and runs one call.
+- `dispatcher`: `ToolDispatcher`, which validates, confirms and runs one call; `outcome_draft`
+  collects its outcome.
 - `schema`, `json_schema`, `drafts`, `patterns`: JSON Schema, its older drafts, its patterns.
 
 A new kind of tool is a function that returns a `ToolDefinition`; its handler takes the validated

@@ -17,7 +17,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, TypeAlias, assert_never
 
@@ -53,6 +53,7 @@ from lhkit.confirm.summary import argument_text, summarize
 from lhkit.conversation.messages import GateOutcome, RowChange, ToolCallOutcome
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.outcome_draft import OutcomeDraft
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import (
     Accepted,
@@ -155,19 +156,13 @@ class ToolDispatcher:
             asked=asked,
             watch=watch,
             name=_plain_name(tool_name),
-            fields={
-                "result": ToolCancelled(),
-                "gate": GateOutcome.NOT_NEEDED,
-                "waiting_s": 0.0,
-            },
         )
         try:
             await run.run(raw_args)
         finally:
             if observe is not None:
-                observe(ToolCallOutcome(**run.fields))
-        result: ToolResult = run.fields["result"]
-        return result
+                observe(run.draft.outcome())
+        return run.draft.result
 
 
 def _plain_name(tool_name: Any) -> str:
@@ -178,7 +173,7 @@ def _plain_name(tool_name: Any) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Dispatch:
-    """A running dispatch; the fields of its `ToolCallOutcome` are set step by step."""
+    """A running dispatch, which fills in its `draft` step by step."""
 
     cancelled_before: int
     registry: ToolRegistry
@@ -190,7 +185,7 @@ class _Dispatch:
     asked: ConfirmRequest | None
     watch: StateWatch | None
     name: str
-    fields: dict[str, Any]
+    draft: OutcomeDraft = field(default_factory=OutcomeDraft)
     revised: Accepted | None = None
     """The arguments of the last edit that was shown."""
 
@@ -200,7 +195,7 @@ class _Dispatch:
         if tool is None:
             _log.warning("unknown tool %r", self.name)
             known = ", ".join(self.registry)
-            self.fields.update(result=self._error("unknown_tool", name=self.name, known=known))
+            self.draft.result = self._error("unknown_tool", name=self.name, known=known)
             return
         accepted = self._validate(tool, raw_args)
         if accepted is not None and tool.is_destructive:
@@ -215,15 +210,17 @@ class _Dispatch:
         """Return the validated arguments; None if they are refused."""
         started_s = self.clock()
         verdict = self._verdict(tool, raw_args)
-        self.fields.update(validation_s=self.clock() - started_s)
+        self.draft.validation_s = self.clock() - started_s
         if not isinstance(verdict, Accepted):
             reason = self._refusal(verdict)
             _log.info("arguments of %s refused: %s", tool.name, reason)
-            self.fields.update(result=ToolErr("validation", reason))
+            self.draft.result = ToolErr("validation", reason)
             return None
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
-        self.fields.update(args=verdict.args, filled_in=verdict.filled_in, extra_args=verdict.extra)
+        self.draft.args = verdict.args
+        self.draft.filled_in = verdict.filled_in
+        self.draft.extra_args = verdict.extra
         return verdict
 
     def _verdict(
@@ -275,49 +272,45 @@ class _Dispatch:
     async def _confirmed(self, tool: ToolDefinition, proposed: Accepted) -> Accepted | None:
         """Return the arguments that the user approved, edited or not; None for a no."""
         if self.confirm is None:
-            self.fields.update(gate=GateOutcome.ABSENT)
+            self.draft.gate = GateOutcome.ABSENT
             return None
-        request = self._request(tool, proposed)
+        draft, request = self.draft, self._request(tool, proposed)
         for _ in range(_MAX_ASKED):
             decision = await self._decision(self.confirm, request)
             if not isinstance(decision, Edit):
-                break
+                return self._answered(decision, proposed)
             try:
                 shown_args, edited = self._edited(tool, decision.arguments, proposed)
             except InvalidEditError as error:
                 fault = str(error)
-                self.fields.update(
-                    gate=GateOutcome.REJECTED,
-                    reason=fault,
-                    answer=str(QuestionOutcome.INVALID_EDIT),
-                )
+                draft.gate = GateOutcome.REJECTED
+                draft.reason = fault
+                draft.answer = str(QuestionOutcome.INVALID_EDIT)
                 if not is_person(self.confirm):
                     return None
                 request = replace(request, id=secrets.token_hex(8), fault=fault)
                 continue
-            self.fields.update(
-                gate=GateOutcome.ACCEPTED, answer=decision.how or "", reason=decision.reason
-            )
+            draft.gate = GateOutcome.ACCEPTED
+            draft.answer = decision.how or ""
+            draft.reason = decision.reason
             if not changed_arguments(proposed.args, edited.args):
                 return proposed
-            self.fields.update(
-                summary=self._shown(tool, edited)["summary"],
-                shown_args=shown_args,
-                run_args=edited.args,
-            )
+            draft.summary = self._summary(tool, edited)
+            draft.shown_args = shown_args
+            draft.run_args = edited.args
             return edited
-        else:
-            return None
-        self.fields.update(answer=decision.how or "")
+        return None
+
+    def _answered(self, decision: Approve | Reject, proposed: Accepted) -> Accepted | None:
+        """Return the arguments that the user approved as they are; None for a no."""
+        self.draft.answer = decision.how or ""
         if isinstance(decision, Approve):
-            self.fields.update(gate=GateOutcome.ACCEPTED)
+            self.draft.gate = GateOutcome.ACCEPTED
             return proposed
         is_failure = decision.how is not None and decision.how.is_failure
-        self.fields.update(
-            gate=GateOutcome.FAILED if is_failure else GateOutcome.REJECTED,
-            reason=decision.reason,
-            result=ToolCancelled(decision.reason),
-        )
+        self.draft.gate = GateOutcome.FAILED if is_failure else GateOutcome.REJECTED
+        self.draft.reason = decision.reason
+        self.draft.result = ToolCancelled(decision.reason)
         return None
 
     def _request(self, tool: ToolDefinition, proposed: Accepted) -> ConfirmRequest:
@@ -341,11 +334,19 @@ class _Dispatch:
             "args": _copy(args),
             "filled_in": filled_in,
             "given": _copy(accepted.given) if accepted.given else {},
-            "summary": summarize(
-                tool.summarize, args, self.catalog, self.deps, filled_in=filled_in
-            ),
+            "summary": self._summary(tool, accepted),
             "details": argument_text(args, filled_in, self.catalog),
         }
+
+    def _summary(self, tool: ToolDefinition, accepted: Accepted) -> str:
+        """Return the text that the user is asked to confirm."""
+        return summarize(
+            tool.summarize,
+            accepted.args,
+            self.catalog,
+            self.deps,
+            filled_in=accepted.filled_in,
+        )
 
     def _edited(
         self, tool: ToolDefinition, arguments: Any, proposed: Accepted
@@ -373,17 +374,19 @@ class _Dispatch:
         """Ask the gate; a decision on another request is refused."""
         started_s, binding = self.clock(), request.binding  # before the gate can change anything
         # until the gate answers, the question counts as failed
-        self.fields.update(gate=GateOutcome.FAILED, summary=request.summary, reason="", answer="")
+        self.draft.gate = GateOutcome.FAILED
+        self.draft.summary = request.summary
+        self.draft.reason = self.draft.answer = ""
         try:
             decision = await _ask(gate, request)
             if cancellations() > self.cancelled_before:  # the gate may have swallowed it
                 raise asyncio.CancelledError
         except asyncio.CancelledError as error:
             answers = (arg for arg in error.args if isinstance(arg, QuestionOutcome))
-            self.fields.update(answer="".join(answers))
+            self.draft.answer = "".join(answers)
             raise
         finally:
-            self.fields["waiting_s"] += self.clock() - started_s
+            self.draft.waiting_s += self.clock() - started_s
         if decision.binding and decision.binding != binding:
             _log.warning("a decision on another request than %s: denied", request.tool)
             return Reject(how=QuestionOutcome.OTHER_REQUEST)
@@ -393,7 +396,8 @@ class _Dispatch:
         changes_since = self.watch() if self.watch is not None else None
         started_s = self.clock()
         # from here on it may have written, so a cancelled caller must not record "not confirmed"
-        self.fields.update(ran=True, result=self._handler_error("CancelledError"))
+        self.draft.result = self._handler_error("CancelledError")
+        self.draft.ran = True
         questions = MidCallQuestions(self.confirm)
         with use_questions(questions):
             task = asyncio.create_task(self._call_handler(tool, accepted))
@@ -415,18 +419,19 @@ class _Dispatch:
             result = self._handler_error(type(error).__name__)
         else:
             result = returned
-        run_args = self.fields.get("run_args")
+        run_args = self.draft.run_args
         if run_args is not None and not isinstance(result, ToolCancelled):
-            edited = changed_arguments(self.fields["args"], run_args)
+            edited = changed_arguments(self.draft.args or {}, run_args)
             result = replace(result, edited=read_only_json(edited))
         waited_s = questions.waited_s  # the user's time is not the tool's
-        self.fields["waiting_s"] += waited_s
-        self.fields.update(handler_s=self.clock() - started_s - waited_s, result=result)
+        self.draft.waiting_s += waited_s
+        self.draft.handler_s = self.clock() - started_s - waited_s
+        self.draft.result = result
         if changes_since is not None:
             changes = changes_since()
             if is_late or task.cancelled():  # it may still write
                 changes = changes or None
-            self.fields.update(changes=changes)
+            self.draft.changes = changes
         if cancelled is not None:
             raise cancelled
         if isinstance(error, KeyboardInterrupt):

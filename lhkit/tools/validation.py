@@ -126,6 +126,45 @@ Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | PreparedCall | None]
 and quick. See `invalid`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unchanged:
+    """The arguments that an edit left as they were; none if the call was not edited.
+
+    Attributes:
+        args: their values before the edit.
+        omitted: those of `args` that the model left out; the schema does not see them again.
+        filled_in: `Accepted.filled_in` of `args`.
+        given: `Accepted.given` of `args`.
+        prepared: the call before the edit.
+    """
+
+    args: Mapping[str, JSON] = field(default_factory=dict)
+    omitted: Mapping[str, JSON] = field(default_factory=dict)
+    filled_in: tuple[str, ...] = ()
+    given: Mapping[str, JSON] = field(default_factory=dict)
+    prepared: PreparedCall | None = None
+
+    @classmethod
+    def of(cls, raw_args: Any, earlier: Accepted | None) -> "_Unchanged":
+        """Compare edited arguments with the verdict before the edit."""
+        if earlier is None or not isinstance(raw_args, Mapping):
+            return cls()
+        args = {
+            name: value
+            for name, value in earlier.args.items()
+            if name in raw_args and json_or_repr(raw_args[name]) == json_or_repr(value)
+        }
+        tops = {f"/{escaped_key(name)}" for name in args}
+        filled_in = tuple(at for at in earlier.filled_in if f"/{at.split('/')[1]}" in tops)
+        return cls(
+            args=args,
+            omitted={n: value for n, value in args.items() if f"/{escaped_key(n)}" in filled_in},
+            filled_in=filled_in,
+            given={name: earlier.given[name] for name in args if name in earlier.given},
+            prepared=earlier.prepared,
+        )
+
+
 class ArgumentValidator:
     """Validates arguments for one schema, compiled once and safe to share.
 
@@ -180,55 +219,50 @@ class ArgumentValidator:
             earlier: a verdict on the same call, before the user edited it. What is still the same
                 stays that very value.
         """
-        kept: dict[str, JSON] = {}
-        same: dict[str, JSON] = {}
-        filled_before: list[str] = []
-        if earlier is not None and isinstance(raw_args, Mapping):
-            filled_in = frozenset(earlier.filled_in)
-            same = {
-                name: value
-                for name, value in earlier.args.items()
-                if name in raw_args and json_or_repr(raw_args[name]) == json_or_repr(value)
-            }
-            kept = {n: value for n, value in same.items() if f"/{escaped_key(n)}" in filled_in}
-            tops = {f"/{escaped_key(name)}" for name in same}
-            filled_before = [at for at in earlier.filled_in if f"/{at.split('/')[1]}" in tops]
-            raw_args = {name: value for name, value in raw_args.items() if name not in kept}
-        verdict = self.check(raw_args)
+        unchanged = _Unchanged.of(raw_args, earlier)
+        if unchanged.omitted:
+            raw_args = {n: value for n, value in raw_args.items() if n not in unchanged.omitted}
+        first = self.check(raw_args)
+        if not isinstance(first, Accepted):
+            return first
+        given = first.args
+        known = {**given, **unchanged.omitted}
+        more = {name: value for name, value in implied.items() if name not in known}
+        verdict = self.check({**given, **more}) if more else first
         if not isinstance(verdict, Accepted):
             return verdict
-        given, extra = verdict.args, verdict.extra
-        more = {name: value for name, value in implied.items() if name not in {**given, **kept}}
-        if more:
-            verdict = self.check({**given, **more})
-            if not isinstance(verdict, Accepted):
-                return verdict
-        prepared = verdict.prepared
-        if prepared is None:
-            complete = read_only_json({**self._with_schema_defaults(verdict.args), **kept})
-            checked = None if self._check is None else self._check(complete)
-            if isinstance(checked, Invalid):
-                return checked
-        else:
-            completed = prepared.complete()
-            if isinstance(completed, Invalid):
-                return completed
-            args, prepared = completed
-            complete = read_only_json({**args, **same})
-            if earlier is not None and earlier.prepared is not None:
-                values = earlier.prepared.values
-                prepared = prepared.with_values({name: values[name] for name in same})
-        before = (
-            {} if earlier is None else {n: earlier.given[n] for n in same if n in earlier.given}
-        )
-        dropped = (pointer[1:].replace("/", ".") for pointer in added_pointers(complete, given))
+        completed = self._completed(verdict, unchanged)
+        if isinstance(completed, Invalid):
+            return completed
+        args, prepared = completed
+        dropped = (pointer[1:].replace("/", ".") for pointer in added_pointers(args, given))
+        filled_in = dict.fromkeys([*added_pointers(given, args), *unchanged.filled_in])
+        converted = {name: value for name, value in given.items() if args.get(name) != value}
         return Accepted(
-            args=complete,
-            extra=(*extra, *dropped),
+            args=args,
+            extra=(*first.extra, *dropped),
             prepared=prepared,
-            filled_in=tuple(dict.fromkeys([*added_pointers(given, complete), *filled_before])),
-            given={n: value for n, value in given.items() if complete.get(n) != value} | before,
+            filled_in=tuple(filled_in),
+            given={**converted, **unchanged.given},
         )
+
+    def _completed(
+        self, verdict: Accepted, unchanged: _Unchanged
+    ) -> Invalid | tuple[Mapping[str, JSON], PreparedCall | None]:
+        """Return the arguments with every default, and the call with just these values."""
+        if verdict.prepared is None:
+            defaults = self._with_schema_defaults(verdict.args)
+            args = read_only_json({**defaults, **unchanged.omitted})
+            checked = None if self._check is None else self._check(args)
+            return checked if isinstance(checked, Invalid) else (args, None)
+        completed = verdict.prepared.complete()
+        if isinstance(completed, Invalid):
+            return completed
+        args, prepared = completed
+        if unchanged.prepared is not None:
+            values = unchanged.prepared.values
+            prepared = prepared.with_values({name: values[name] for name in unchanged.args})
+        return read_only_json({**args, **unchanged.args}), prepared
 
     def _with_schema_defaults(self, args: Mapping[str, JSON]) -> dict[str, JSON]:
         """Return the arguments with the defaults of the schema that it accepts."""

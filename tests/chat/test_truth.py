@@ -15,21 +15,23 @@ from lhkit.base.locales import load_catalog
 from lhkit.base.text import visible
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.controller import ChatController
-from lhkit.chat.truth import (
-    CompletedCall,
-    claim_text,
-    find_false_claim,
-    truth_line,
-    truth_lines,
-    truth_of_calls,
-)
+from lhkit.chat.truth import claim_text, find_false_claim, truth_line, truth_lines
 from lhkit.confirm.decision import Edit, Reject
 from lhkit.conversation.events import TurnEnded
-from lhkit.conversation.messages import ChangeKind, ClaimFault, GateOutcome, RowChange
+from lhkit.conversation.messages import (
+    ChangeKind,
+    ClaimFault,
+    GateOutcome,
+    RowChange,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallOutcome,
+)
 from lhkit.conversation.tool_results import (
     ToolCancelled,
     ToolErr,
     ToolOk,
+    ToolResult,
     encode_tool_result,
     result_to_dict,
 )
@@ -254,6 +256,16 @@ async def test_truth_line_never_says_nothing_when_data_changed(
         assert "Changed" not in line
 
 
+NO = {"gate": GateOutcome.REJECTED, "ran": False}
+
+
+def done(tool: str = "add_book", result: ToolResult | None = None, **more: Any) -> ToolCallMessage:
+    """Return a call that ran after a yes."""
+    fields = {"gate": GateOutcome.ACCEPTED, "ran": True, "args": {}} | more
+    outcome = ToolCallOutcome(result=result or ToolOk({}), **fields)
+    return ToolCallMessage(call=ToolCall(name=tool, args={}), outcome=outcome)
+
+
 TEXTS = st.text(
     st.sampled_from(" ,·:\"'\\/()→+\n\r\t\u2028\u3164\u202e“”＂\x1b\ud800aRKim가1;…●▲`<&")
     | st.characters(),
@@ -274,23 +286,20 @@ QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 def test_truth_line_is_not_forged_by_values(values: list[str], names: list[str]) -> None:
     args = dict(zip(names, values, strict=False))
     change = RowChange(table="books", kind=ChangeKind.ADDED, count=1, rows=(tuple(values[:2]),))
-    written = CompletedCall(
-        tool="pay", args=args, gate=GateOutcome.ACCEPTED, ran=True, outcome="ok", changes=(change,)
-    )
     calls = [
-        written,
-        replace(written, changes=None),
-        replace(written, changes=None, args={"to": values}),
-        replace(written, changes=None, args={"deep": {"x": values}}),
-        replace(written, changes=None, proposed={"to": values[0]}),
-        replace(written, changes=None, proposed={"to": [{"a": value} for value in values]}),
-        replace(written, outcome=values[0], changed=False, changes=None),
-        replace(written, changes=(replace(change, table=values[0]),)),
-        replace(written, gate=GateOutcome.REJECTED, ran=False),
+        done("pay", args=args, changes=(change,)),
+        done("pay", args=args),
+        done("pay", args={"to": values}),
+        done("pay", args={"deep": {"x": values}}),
+        done("pay", args={"to": values[0]}, run_args=args),
+        done("pay", args={"to": [{"a": value} for value in values]}, run_args=args),
+        done("pay", ToolErr(values[0], "", changed=False), args=args),
+        done("pay", args=args, changes=(replace(change, table=values[0]),)),
+        done("pay", ToolCancelled(), args=args, **NO),
     ]
     for catalog in (ENGLISH, KOREAN):
         shown = truth_lines(calls, catalog)
-        assert len(truth_of_calls(calls, catalog).splitlines()) == len(calls)
+        assert len(truth_line(calls, catalog).splitlines()) == len(calls)
         for line in shown:
             start = catalog.text(f"truth.{line.kind}", what="")
             assert line.text.startswith(start)
@@ -428,12 +437,6 @@ async def test_changed_that_is_no_bool_says_nothing(changed: Any) -> None:
     assert await lines(shelf) == ["Ran: add_book · emma"]
 
 
-def done(tool: str = "add_book", outcome: str = "ok", **more: Any) -> CompletedCall:
-    known = {"gate": GateOutcome.ACCEPTED, "ran": True, "args": {}} | more
-    return CompletedCall(tool=tool, outcome=outcome, **known)
-
-
-NO = {"gate": GateOutcome.REJECTED, "ran": False}
 BOTH = {"add_book": ["added", "추가했"], "share": ["shared", "공유했"]}
 
 
@@ -442,20 +445,20 @@ BOTH = {"add_book": ["added", "추가했"], "share": ["shared", "공유했"]}
     [
         ("Done! I have added it.", [], ClaimFault.NOTHING),
         ("네! 추가했어요.", [], ClaimFault.NOTHING),
-        ("I have added it.", [done(outcome="cancelled", **NO)], ClaimFault.NOT_RUN),
+        ("I have added it.", [done(result=ToolCancelled(), **NO)], ClaimFault.NOT_RUN),
         (
             "I have added it.",
-            [done(outcome="validation", gate=None, ran=False)],
+            [done(result=ToolErr("validation", ""), gate=None, ran=False)],
             ClaimFault.NOT_RUN,
         ),
         ("추가했어요!", [done(changes=())], ClaimFault.UNCHANGED),
-        ("추가했어요!", [done(changed=False)], ClaimFault.UNCHANGED),
-        ("I have added it.", [done(outcome="handler_error")], ClaimFault.FAILED),
-        ("I have added it.", [done(), done("share", "cancelled", **NO)], None),
-        ("I have shared it.", [done(), done("share", "cancelled", **NO)], ClaimFault.NOT_RUN),
+        ("추가했어요!", [done(result=ToolOk({}, changed=False))], ClaimFault.UNCHANGED),
+        ("I have added it.", [done(result=ToolErr("handler_error", ""))], ClaimFault.FAILED),
+        ("I have added it.", [done(), done("share", ToolCancelled(), **NO)], None),
+        ("I have shared it.", [done(), done("share", ToolCancelled(), **NO)], ClaimFault.NOT_RUN),
         ("I have shared it.", [done()], None),  # perhaps its words for what ran
         ("I have added it.", [done()], None),
-        ("I have added it.", [done(outcome="late"), done()], None),
+        ("I have added it.", [done(result=ToolErr("late", "")), done()], None),
         ("I have not added it.", [], None),
         ("It is already added.", [done(changes=())], None),
         ("이미 추가했어요.", [done(changes=())], None),
@@ -465,7 +468,7 @@ BOTH = {"add_book": ["added", "추가했"], "share": ["shared", "공유했"]}
     ],
 )
 def test_reply_that_contradicts_the_lines_is_marked(
-    reply: str, calls: list[CompletedCall], fault: ClaimFault | None
+    reply: str, calls: list[ToolCallMessage], fault: ClaimFault | None
 ) -> None:
     claim = find_false_claim(reply, calls, BOTH)
     assert (None if claim is None else claim.fault) == fault

@@ -13,11 +13,12 @@ from rich.console import Console
 from lhkit.base.locales import load_catalog
 from lhkit.base.text import visible
 from lhkit.chat.assistant import Assistant
-from lhkit.chat.truth import CompletedCall, truth_of_calls
+from lhkit.chat.truth import truth_line
 from lhkit.cli.chat.chat import terminal_gate
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.confirm.summary import pretty
-from lhkit.conversation.messages import GateOutcome
+from lhkit.conversation.messages import GateOutcome, ToolCall, ToolCallMessage, ToolCallOutcome
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.mcp.serving import McpServing
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -89,10 +90,11 @@ async def client() -> str:
 
 
 async def truth() -> str:
-    call = CompletedCall(
-        tool=TEXT, args={"note": LITERAL}, gate=GateOutcome.ACCEPTED, ran=True, outcome="ok"
+    outcome = ToolCallOutcome(
+        result=ToolOk({}), args={"note": LITERAL}, gate=GateOutcome.ACCEPTED, ran=True
     )
-    return truth_of_calls([call], ENGLISH)
+    call = ToolCallMessage(call=ToolCall(name=TEXT, args={}), outcome=outcome)
+    return truth_line([call], ENGLISH)
 
 
 @pytest.mark.parametrize("door", [terminal, client, truth])

@@ -186,6 +186,38 @@ async def test_every_view_has_the_arguments_that_ran_after_an_edit(
     assert form.typed == edited
 
 
+@pytest.mark.parametrize("locale", ["en", "ko"])
+async def test_record_of_denied_call_has_the_truth_line_of_the_panel(
+    locale: str, settings: Settings, tmp_path: Path
+) -> None:
+    tools = ToolRegistry()
+
+    @tools.tool(destructive=True)
+    def book(hall: str, seats: int = 2, tea: bool = False, when: str = "8시") -> None:
+        """Book seats.
+
+        Args:
+            hall: where.
+            seats: how many.
+            tea: with tea.
+            when: the time.
+        """
+
+    panel = ChatPanel(
+        model=ScriptedModel([call("book", hall="가람", seats=3.0, row="F"), say(".")]),
+        toolset=tools,
+        opt_in=True,
+        record=tmp_path / "chats",
+        locale=locale,
+        settings=settings,
+    )
+    await panel.send("go", answers=[False])
+    (shown,) = (e["text"] for e in json.loads(panel.to_json())["messages"] if e["role"] == "truth")
+    assert shown.endswith(': book · "가람", 3, "8시"')  # as asked: completed, without `row`
+    (record,) = load_chats(tmp_path / "chats").records
+    assert turn_truth(record.evidence.turns[0], load_catalog(locale)) == shown
+
+
 async def test_records_of_an_older_version_say_no_more_than_they_know(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from lhkit.base.json_values import NotJsonError, compact
 from lhkit.base.locales import Catalog
 from lhkit.base.text import printable, visible
 from lhkit.chat.controller import ChatController
-from lhkit.chat.truth import TruthKind, claim_text, completed_call, truth_lines
+from lhkit.chat.truth import TruthKind, claim_text, truth_lines
 from lhkit.cli.frame.typed import LineReader
 from lhkit.conversation.events import CallCompleted, ChatEvent, EndReason, TurnEnded
 from lhkit.conversation.messages import FalseReplyClaim, SystemMessage, ToolCallMessage
@@ -172,7 +172,7 @@ class TerminalChat:
 
     def _show_truth(self, claim: FalseReplyClaim | None) -> None:
         """Show what the turn wrote, and whether its reply contradicts that."""
-        calls = map(completed_call, self._controller.state.transcript.calls_of_this_turn)
+        calls = self._controller.state.transcript.calls_of_this_turn
         for line in truth_lines(calls, self._catalog):
             self._print_indented(line.text, style=_TRUTH_STYLES.get(line.kind, "bold"))
         if claim is not None:

@@ -26,7 +26,6 @@ from lhkit.conversation.messages import (
     Message,
     ModelMessage,
     ToolCallMessage,
-    ToolCallOutcome,
     UserMessage,
 )
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
@@ -36,7 +35,7 @@ from lhkit.harness.authoring.scenario_yaml import (
     literals,
     yaml_text,
 )
-from lhkit.harness.records.record import CallRecord, RowKeys, State
+from lhkit.harness.records.record import RowKeys, State
 from lhkit.harness.scoring.state import NO_KEYS
 
 WrittenAnswer: TypeAlias = Literal["accept", "reject", "absent"] | Mapping[str, Any]
@@ -146,23 +145,26 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
         compact(plain)
     except NotJsonError:
         return None
-    answer = confirm_answer(outcome) if message.name in destructive else None
+    answer = confirm_answer(message) if message.name in destructive else None
     return _Call(tool=message.name, args=plain, result=result, answer=answer)
 
 
-def confirm_answer(call: ToolCallOutcome | CallRecord) -> WrittenAnswer:
+def confirm_answer(call: ToolCallMessage) -> WrittenAnswer:
     """Return the `confirm` answer of a scenario; "accept" if no confirmation was needed."""
-    gate = call.gate
+    outcome = call.outcome
+    if outcome is None or outcome.gate is None:
+        return "accept"
+    gate = outcome.gate
     if gate is GateOutcome.ABSENT:
         return "absent"
-    if gate is None or not gate.was_asked:
+    if not gate.was_asked:
         return "accept"
     if gate is not GateOutcome.ACCEPTED:  # also one that failed, or a chat stopped meanwhile
-        has_words = gate is GateOutcome.REJECTED and call.answer != QuestionOutcome.INVALID_EDIT
-        return {"reject": call.reason} if has_words and call.reason.strip() else "reject"
-    if call.run_args is None:
+        has_words = gate is GateOutcome.REJECTED and outcome.answer != QuestionOutcome.INVALID_EDIT
+        return {"reject": outcome.reason} if has_words and outcome.reason.strip() else "reject"
+    if outcome.run_args is None:
         return "accept"
-    return {"edit": plain_json(changed_arguments(call.args or {}, call.run_args))}
+    return {"edit": plain_json(changed_arguments(outcome.args or {}, outcome.run_args))}
 
 
 def _default_criterion(turns: Sequence[Sequence[_Call]]) -> str:

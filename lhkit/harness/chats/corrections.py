@@ -102,7 +102,7 @@ def _corrected_calls(
         if call.outcome == "repeated_call":  # refused as a duplicate, so it is not expected
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
-        answer = confirm_answer(call)
+        answer = confirm_answer(call.to_message())
         if label.held is LabelKind.SHOULD_BE:
             answer = "accept" if call.is_edited else answer  # the edit was of the wrong call
             yield CorrectedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)

@@ -14,6 +14,7 @@ from typing import Any
 from lhkit.base.files import replace_atomically
 from lhkit.base.json_values import compact
 from lhkit.base.text import whole_unicode
+from lhkit.chat.truth import truth_kind
 from lhkit.conversation.messages import GateOutcome
 from lhkit.conversation.responses import Usage
 from lhkit.harness.exports.conversation import (
@@ -33,7 +34,7 @@ from lhkit.harness.records.record import (
     Verdict,
     parse_moment,
 )
-from lhkit.harness.records.transcript import catalog_in, completed, turn_truth
+from lhkit.harness.records.transcript import catalog_in, turn_truth
 from lhkit.harness.results.results import Run
 
 _LOG_VERSION = 2
@@ -369,7 +370,7 @@ class _InspectSample:
                     "ran": call.ran,
                     "gate": call.gate,
                     "outcome": call.outcome,
-                    "truth": completed(call).kind,
+                    "truth": truth_kind(call.to_message()),
                 },
                 **fields,
             )

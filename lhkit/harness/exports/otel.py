@@ -17,6 +17,7 @@ from lhkit.base.errors import importing
 from lhkit.base.files import installed_version
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.text import whole_unicode
+from lhkit.chat.truth import truth_kind
 from lhkit.harness.exports.conversation import call_id, json_bytes
 from lhkit.harness.exports.inspect_log import start_of
 from lhkit.harness.records.record import (
@@ -26,7 +27,7 @@ from lhkit.harness.records.record import (
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.records.transcript import catalog_in, completed, turn_truth
+from lhkit.harness.records.transcript import catalog_in, turn_truth
 from lhkit.harness.results.results import Run
 
 _Json: TypeAlias = dict[str, Any]
@@ -272,7 +273,7 @@ class _Trace:
             "lhkit.outcome": call.outcome,
             "lhkit.ran": call.ran,
             "lhkit.destructive": call.destructive,
-            "lhkit.truth": completed(call).kind,
+            "lhkit.truth": truth_kind(call.to_message()),
         }
         fault = str(call.result.get("reason", call.outcome)) if is_error else None
         span = self._span(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lhkit.base.errors import importing
 from lhkit.base.json_values import json_or_repr
+from lhkit.chat.truth import truth_kind
 from lhkit.conversation.responses import Finished
 from lhkit.harness.records.record import (
     CallRecord,
@@ -23,7 +24,7 @@ from lhkit.harness.records.record import (
     TurnRecord,
     TurnScore,
 )
-from lhkit.harness.records.transcript import catalog_in, completed, turn_truth
+from lhkit.harness.records.transcript import catalog_in, turn_truth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -322,7 +323,7 @@ CALLS: Columns = (
     Column(
         "truth",
         _TEXT,
-        lambda c: completed(c.call).kind,
+        lambda c: truth_kind(c.call.to_message()),
         "what is known of a write, such as changed or failed",
     ),
     Column("changes", _TEXT, _changes, "rows that differ after it, JSON; missing if unknown"),

@@ -14,11 +14,26 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from lhkit.base.json_values import compact, parse_json, without_pointers
+from lhkit.base.json_values import compact, parse_json, plain_or_repr, without_pointers
 from lhkit.confirm.decision import changed_arguments
 from lhkit.conversation.events import EndReason
-from lhkit.conversation.messages import FalseReplyClaim, GateOutcome, RowChange
+from lhkit.conversation.messages import (
+    FalseReplyClaim,
+    GateOutcome,
+    RowChange,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallOutcome,
+)
 from lhkit.conversation.responses import Finished
+from lhkit.conversation.tool_results import (
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    parse_result,
+    result_to_dict,
+)
 from lhkit.harness.records.tool_specs import TOOL_SPECS
 from lhkit.harness.scenarios.sample_id import SampleId
 
@@ -58,7 +73,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """One completed tool call: a `ToolCallMessage` and its outcome, flattened.
+    """One completed tool call: a `ToolCallMessage` and its outcome, as they are stored.
 
     Attributes:
         result: the tool result as JSON.
@@ -96,6 +111,80 @@ class CallRecord:
     run_args: Mapping[str, Any] | None = None
     changed: bool | None = None
     changes: tuple[RowChange, ...] | None = None
+
+    @classmethod
+    def of(
+        cls, message: ToolCallMessage, *, model_call: int | None = None, destructive: bool = False
+    ) -> "CallRecord":
+        """Return the record of a call.
+
+        Args:
+            message: the call.
+            model_call: the index of the model message that made it.
+            destructive: whether its tool changes data.
+
+        Raises:
+            ValueError: the call is pending.
+        """
+        outcome = message.outcome
+        if outcome is None:
+            raise ValueError(f"the call of {message.name!r} is completed without an outcome")
+        return cls(
+            tool=message.name,
+            raw_args=plain_or_repr(message.args),
+            result=result_to_dict(outcome.result),
+            args=outcome.args,
+            filled_in=outcome.filled_in,
+            extra_args=outcome.extra_args,
+            gate=outcome.gate or GateOutcome.NOT_NEEDED,
+            ran=outcome.ran,
+            destructive=destructive,
+            validation_s=outcome.validation_s,
+            waiting_s=outcome.waiting_s,
+            handler_s=outcome.handler_s,
+            raw_text=message.raw,
+            model_call=model_call,
+            summary=outcome.summary,
+            answer=outcome.answer,
+            reason=outcome.reason,
+            shown_args=outcome.shown_args,
+            run_args=outcome.run_args,
+            changed=outcome.changed,
+            changes=outcome.changes,
+        )
+
+    def to_message(self) -> ToolCallMessage:
+        """Return the call as it was in the chat, as far as it is stored: see `of`."""
+        return ToolCallMessage(
+            call=ToolCall(name=self.tool, args=self.raw_args, raw=self.raw_text),
+            outcome=ToolCallOutcome(
+                result=self._tool_result(),
+                gate=self.gate,
+                args=self.args,
+                filled_in=self.filled_in,
+                extra_args=self.extra_args,
+                ran=self.ran,
+                summary=self.summary,
+                answer=self.answer,
+                reason=self.reason,
+                shown_args=self.shown_args,
+                run_args=self.run_args,
+                validation_s=self.validation_s,
+                waiting_s=self.waiting_s,
+                handler_s=self.handler_s,
+                changes=self.changes,
+            ),
+        )
+
+    def _tool_result(self) -> ToolResult:
+        """Return the decoded result; one in an unknown form keeps its outcome."""
+        result = parse_result(self.result)
+        if result is None:
+            is_ok = self.outcome == "ok"
+            result = ToolOk(self.result) if is_ok else ToolErr(self.outcome, reason="")
+        if isinstance(result, ToolCancelled):
+            return result
+        return replace(result, changed=self.changed)
 
     @property
     def effective_args(self) -> Any:

@@ -5,14 +5,14 @@ HTML, Markdown, JUnit, the terminal and kept chats render the same parts.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 from lhkit.base.text import printable, seconds
-from lhkit.chat.truth import CompletedCall, TruthLine, claim_text, truth_lines
+from lhkit.chat.truth import TruthLine, claim_text, truth_lines
 from lhkit.conversation.messages import GateOutcome
 from lhkit.harness.records.record import (
     CallRecord,
@@ -110,27 +110,12 @@ def turn_truth(turn: TurnRecord, catalog: Catalog) -> str:
 
 def turn_truth_lines(turn: TurnRecord, catalog: Catalog) -> tuple[TruthLine, ...]:
     """Return the lines of truth of a recorded turn."""
-    return truth_lines(map(completed, turn.calls), catalog)
+    return truth_lines((call.to_message() for call in turn.calls), catalog)
 
 
 def claim_mark(turn: TurnRecord, catalog: Catalog) -> str:
     """Return the sentence that marks a reply which contradicts the lines; empty without one."""
     return claim_text(turn.claim, catalog) if turn.claim is not None else ""
-
-
-def completed(call: CallRecord) -> CompletedCall:
-    """Return a recorded call as the lines of truth read it."""
-    args = call.effective_args
-    return CompletedCall(
-        tool=call.tool,
-        args=args if isinstance(args, Mapping) else {},
-        gate=call.gate,
-        ran=call.ran,
-        outcome=call.outcome,
-        proposed=call.args if call.is_edited else None,
-        changed=call.changed,
-        changes=call.changes,
-    )
 
 
 def short_lines(record: SampleRecord, catalog: Catalog) -> Iterator[str]:

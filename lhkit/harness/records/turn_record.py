@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from lhkit.base.json_values import plain_or_repr
 from lhkit.conversation.events import CallCompleted, ChatEvent, ModelCalled, TurnEnded, TurnStarted
-from lhkit.conversation.messages import GateOutcome, SystemMessage, ToolCallMessage
+from lhkit.conversation.messages import SystemMessage
 from lhkit.conversation.responses import Finished, TextDelta
-from lhkit.conversation.tool_results import result_to_dict
 from lhkit.harness.records.record import CallRecord, ModelCallRecord, TurnRecord
 
 Timed: TypeAlias = tuple[float, ChatEvent]
@@ -78,7 +77,9 @@ def turn_record(
             case CallCompleted(message=message):
                 number = len(model_calls) - 1 if model_calls else None
                 calls.append(
-                    _call_record(message, number, is_destructive=message.name in destructive)
+                    CallRecord.of(
+                        message, model_call=number, destructive=message.name in destructive
+                    )
                 )
             case SystemMessage(text=text):
                 hint = text
@@ -101,37 +102,6 @@ def turn_record(
         hint=hint,
         duration_s=ended_s - started_s,
         claim=end.claim,
-    )
-
-
-def _call_record(
-    message: ToolCallMessage, model_call: int | None, *, is_destructive: bool
-) -> CallRecord:
-    outcome = message.outcome
-    if outcome is None:
-        raise ValueError(f"the call of {message.name!r} is completed without an outcome")
-    return CallRecord(
-        tool=message.name,
-        raw_args=plain_or_repr(message.args),
-        result=result_to_dict(outcome.result),
-        args=outcome.args,
-        filled_in=outcome.filled_in,
-        extra_args=outcome.extra_args,
-        gate=outcome.gate or GateOutcome.NOT_NEEDED,
-        ran=outcome.ran,
-        destructive=is_destructive,
-        validation_s=outcome.validation_s,
-        waiting_s=outcome.waiting_s,
-        handler_s=outcome.handler_s,
-        raw_text=message.raw,
-        model_call=model_call,
-        summary=outcome.summary,
-        answer=outcome.answer,
-        reason=outcome.reason,
-        shown_args=outcome.shown_args,
-        run_args=outcome.run_args,
-        changed=getattr(outcome.result, "changed", None),
-        changes=outcome.changes,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 from lhkit.base.json_values import compact, plain_or_repr
 from lhkit.base.locales import Catalog
 from lhkit.base.text import printable
-from lhkit.chat.truth import claim_text, completed_call, truth_lines
+from lhkit.chat.truth import claim_text, truth_lines
 from lhkit.confirm.summary import pretty
 from lhkit.conversation.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import result_to_dict
@@ -120,7 +120,7 @@ def _line(item: Item, catalog: Catalog) -> str:
 
 def _truth(item: TruthItem, catalog: Catalog) -> list[str]:
     """Return the lines of truth, and the mark of a reply that contradicts them."""
-    lines = [line.text for line in truth_lines(map(completed_call, item.calls), catalog)]
+    lines = [line.text for line in truth_lines(item.calls, catalog)]
     return lines if item.claim is None else [*lines, claim_text(item.claim, catalog)]
 
 
@@ -173,7 +173,7 @@ def _entry(item: Item, catalog: Catalog) -> dict[str, Any]:
         case ErrorItem(text=text, detail=detail):
             return {"role": "error", "text": text, "detail": detail}
         case TruthItem(calls=calls, claim=claim):
-            lines = truth_lines(map(completed_call, calls), catalog)
+            lines = truth_lines(calls, catalog)
             return {
                 "role": "truth",
                 "text": "\n".join(_truth(item, catalog)),

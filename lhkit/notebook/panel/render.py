@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, assert_never
 from lhkit.base.json_values import compact, json_or_repr
 from lhkit.base.locales import Catalog
 from lhkit.base.text import NOTHING, visible
-from lhkit.chat.truth import TruthLine, claim_text, completed_call, truth_lines
+from lhkit.chat.truth import TruthLine, claim_text, truth_lines
 from lhkit.confirm.decision import changed_arguments
 from lhkit.confirm.form import FieldKind, Form, FormField, hint
 from lhkit.confirm.summary import pretty
@@ -130,7 +130,7 @@ def fragment(item: Item, catalog: Catalog) -> str:
         case ErrorItem():
             return _error(item, catalog)
         case TruthItem(calls=calls, claim=claim):
-            lines = truth_lines(map(completed_call, calls), catalog)
+            lines = truth_lines(calls, catalog)
             return truth_html(lines, "" if claim is None else claim_text(claim, catalog))
         case OptInRequested():
             return _opt_in(item, catalog)
