@@ -226,8 +226,9 @@ async def replay(
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
         load_solver()  # not during a turn that is timed
     if repeats > 1:
-        # report missing packages before the model works
-        import_module("lhkit.harness.figures.statistics")
+        import_module(
+            "lhkit.harness.figures.statistics"
+        )  # report missing packages before the model works
     clock = clock or run_clock(model, concurrency=concurrency)
     context = SampleContext(
         model=model,
