@@ -24,8 +24,9 @@ def figures(splits: Mapping[str, Sequence[Scenario]]) -> str:
     """Return the card's lines: counts by criterion and split, and the checksum."""
     everything = [scenario for scenarios in splits.values() for scenario in scenarios]
     counts = Counter((item.ac, split) for split, scenarios in splits.items() for item in scenarios)
+    criteria = {item.ac for item in everything if item.ac}
     lines = [f"| criterion | {' | '.join(splits)} | all |", "|---" * (len(splits) + 2) + "|"]
-    for ac in sorted({item.ac for item in everything}, key=lambda name: int(name.split("-")[1])):
+    for ac in sorted(criteria, key=lambda name: int(name.split("-")[1])):
         numbers = [counts[ac, split] for split in splits]
         lines.append(f"| {ac} | {' | '.join(map(str, numbers))} | {sum(numbers)} |")
     totals = [str(len(scenarios)) for scenarios in splits.values()]

@@ -162,7 +162,7 @@ def _splits_check(sources: Sources) -> Check:
 
 
 def _counts_check(scenarios: Sequence[Scenario]) -> Check:
-    counts = Counter(scenario.ac for scenario in scenarios)
+    counts = Counter(scenario.ac or "no criterion" for scenario in scenarios)
     errors = [
         f"{ac}: {counts[ac]} < {PER_CRITERION}" for ac in CRITERIA if counts[ac] < PER_CRITERION
     ]

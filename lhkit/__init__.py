@@ -100,7 +100,9 @@ _NAMES = {
     "models.client.transport": "Endpoint",
     "models.weights.weights": "ensure_weights",
     "conversation.responses": "Sampling",
-    "conversation.tool_results": "ToolCancelled ToolErr ToolOk ToolResult encode_tool_result parse_result",
+    "conversation.tool_results": """
+        ToolCancelled ToolErr ToolOk ToolResult encode_tool_result parse_result
+    """,
     "tools.definition": "ToolDefinition",
     "tools.dispatcher": "ToolDispatcher",
     "tools.registry": "ToolRegistry",

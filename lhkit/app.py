@@ -1,4 +1,7 @@
-"""Composition root: open models and chats from settings and options."""
+"""Composition root: open models and chats from settings and options.
+
+Only `shipped_scenarios` and `require_toolset` use life-helper; the rest works with any toolset.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence

@@ -65,7 +65,7 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)
     catalog, console = load_catalog(settings.locale), wide_console()
-    console.print(summary_view(new.summary(), catalog, toolset=options.toolset))
+    console.print(summary_view(new.summary(), catalog, criteria=new.criteria))
     print_lines(_changed_verdicts(old, new, catalog), console)
     if new.skipped:
         print_lines([catalog.text("rescore.skipped", count=len(new.skipped))], console)

@@ -107,7 +107,7 @@ async def import_messages(
         converter = _Converter(reader=reader, toolset=toolset, replays=handlers is None)
         found: list[Loss] = []
         try:
-            scenarios.append(await converter.convert(name, _slug(file), found))
+            scenarios.append(await converter.convert(name, found))
         except (UsageError, ValueError, RecursionError) as error:  # or a text not allowed there
             detail = str(error)
             if isinstance(error, ValidationError):
@@ -231,7 +231,7 @@ class _Converter:
     toolset: FunctionToolset
     replays: bool
 
-    async def convert(self, name: str, criterion: str, losses: list[Loss]) -> dict[str, Any]:
+    async def convert(self, name: str, losses: list[Loss]) -> dict[str, Any]:
         for turn in self.reader.turns:
             turn.calls[:] = self._fit_calls(turn.calls, losses)
         world: dict[str, Any] = {}
@@ -241,7 +241,6 @@ class _Converter:
             world[RECORDED] = list(self._recorded_results(losses))
         scenario: dict[str, Any] = {
             "id": name,
-            "ac": criterion,
             "tags": ["recorded"],
             "locale": detect_locale([turn.user for turn in self.reader.turns], "en"),
             "world": world,

@@ -1,7 +1,7 @@
 """Texts for the model: instructions, the line with the current time, refusal messages.
 
-Texts for users are in `lhkit.base.locales`. Equal arguments return equal bytes, so that a server can
-cache the prefix and a record can hash it.
+Texts for users are in `lhkit.base.locales`. Equal arguments return equal bytes, so that a server
+can cache the prefix and a record can hash it.
 """
 
 from collections.abc import Mapping

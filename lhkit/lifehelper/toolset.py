@@ -4,7 +4,7 @@ Confirmation cards show values on one line, so that a value cannot imitate anoth
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -20,6 +20,7 @@ from lhkit.confirm.summary import Summarizer
 from lhkit.conversation.responses import Sampling
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
+from lhkit.lifehelper.criteria import CRITERIA, chat_criterion
 from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
 from lhkit.lifehelper.rules import State, find_broken_rules
 from lhkit.lifehelper.schemas import tool_texts
@@ -28,6 +29,7 @@ from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import ChatCall, Criteria
 
 __all__ = [
     "LIFE_HELPER",
@@ -201,6 +203,15 @@ class LifeHelperToolset:
     name: str = "life-helper"
     locales: tuple[str, ...] = ("en", "ko")
     sampling: Sampling = field(default_factory=Sampling)
+
+    @property
+    def criteria(self) -> Criteria:
+        """The texts of the acceptance criteria, by criterion and language."""
+        return CRITERIA
+
+    def criterion(self, calls: Sequence[ChatCall]) -> str:
+        """Return the criterion that the expected calls of a chat fit best."""
+        return chat_criterion(calls)
 
     def open(self, world: Mapping[str, Any], locale: str) -> LifeHelperSession:
         """Return a session with the initial state `world` and a fixed clock.

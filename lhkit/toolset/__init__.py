@@ -10,6 +10,7 @@ is `life-helper`.
 
 - `base`: the protocols `Toolset` and `Session`, and `BareToolset` for tools without a state.
 - `changes`: compares a session's state before and after a call.
+- `criteria`: reads the acceptance criteria that a toolset names.
 - `instructions`: replaces the instructions of a toolset's assistant.
 - `references`: loads a toolset by its reference.
 - `sessions`: opens, reads and closes sessions, and wraps toolsets.
@@ -32,6 +33,13 @@ from lhkit.toolset.base import (
     require_isolated,
 )
 from lhkit.toolset.changes import watch_state
+from lhkit.toolset.criteria import (
+    ChatCall,
+    Criteria,
+    WrittenAnswer,
+    criteria_of,
+    criterion_of,
+)
 from lhkit.toolset.instructions import with_instructions
 from lhkit.toolset.references import (
     DEFAULT,
@@ -62,13 +70,18 @@ __all__ = [
     "DEFAULT",
     "BareSession",
     "BareToolset",
+    "ChatCall",
+    "Criteria",
     "Session",
     "Toolset",
     "ToolsetSource",
     "WrappedSession",
     "WrappedToolset",
+    "WrittenAnswer",
     "assistant_of",
     "closing_session",
+    "criteria_of",
+    "criterion_of",
     "day_of",
     "is_blocking",
     "isolation_fault",

@@ -71,6 +71,10 @@ class Toolset(Protocol):
       so this is done in a thread and does not block other conversations.
     - `is_isolated = False`: its sessions share real data, as with most MCP servers. Then only a
       person or the simulated user of an evaluation approves calls (`isolation_fault`).
+    - `criteria`: the texts of its acceptance criteria, by criterion and language, such as
+      `{"read": {"en": "reads the list", "ko": "목록 읽기"}}`, for tables and reports.
+    - `criterion(calls)`: returns the criterion of a scenario made from a chat with these expected
+      calls (`ChatCall`), or None. Without it such a scenario has no `ac`.
     - `open_kept(file, *, now, locale)`: returns a session over the data in `file` (a path; None
       for temporary data) with the clock `now`. Without it a chat starts from an empty state.
     """

@@ -1,6 +1,7 @@
 """A talk over tools of one's own, in a terminal or a panel, becomes a scenario of them."""
 
 import io
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 from rich.console import Console
 
 from lhkit.app import open_chat
+from lhkit.base.errors import UsageError
 from lhkit.base.locales import load_catalog
 from lhkit.cli.chat.chat import open_live_session
 from lhkit.cli.chat.terminal import TerminalChat
@@ -141,7 +143,8 @@ async def test_terminal_save_writes_scenario_that_gold_passes(
     file = folder / "mine" / "one.yaml"
     assert str(file.relative_to(folder)) in shown
     (saved,) = yaml.safe_load(file.read_text(encoding="utf-8"))
-    assert (saved["id"], saved["ac"], saved["locale"]) == ("chat-20260615-120000", "chat", locale)
+    assert (saved["id"], saved["locale"]) == ("chat-20260615-120000", locale)
+    assert "ac" not in saved
     booked = {"booked": [{"id": "b1", "room": "blue", "hour": 9}]}
     assert saved.get("final") == (booked if reference in WITH_A_WORLD else None)
     await require_fit(file, reference, settings)
@@ -169,9 +172,49 @@ async def test_panel_save_writes_scenario_that_gold_passes(
     await panel.send(SAID[locale][0], answers=[True])
     file = panel.save_scenario(folder / "two.yaml")
     (saved,) = yaml.safe_load(file.read_text(encoding="utf-8"))
-    assert (saved["ac"], saved["locale"]) == ("chat", locale)
+    assert saved["locale"] == locale
+    assert "ac" not in saved
     assert world is None or saved["world"] == world
     await require_fit(file, reference, settings)
+
+
+CRITERIA = {
+    "none": ("return None", None),
+    "blank": ('return "  "', "criterion() of House is invalid: it returned"),
+    "number": ("return 7", "criterion() of House is invalid: it returned 7. Return a criterion"),
+    "fails": ("return calls[7]", "criterion() of House failed at"),
+    "text": ('return f"{len(calls)} {calls[0].tool} {calls[0].result}"', "1 book ok"),
+    "words": ('return "예약" if calls[0].answer == "accept" else "x"', "예약"),
+}
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+async def test_saved_chat_has_the_criterion_of_its_toolset(
+    name: str, settings: Settings, folder: Path
+) -> None:
+    body, expected = CRITERIA[name]
+    code = OWN.replace(
+        "class House:\n", f"class House:\n    def criterion(self, calls):\n        {body}\n\n"
+    )
+    (folder / "own_named.py").write_text(code, encoding="utf-8")
+    reference = "own_named.py:house"
+    panel = ChatPanel(
+        model=model("ko"), toolset=reference, locale="ko", opt_in=True, settings=settings
+    )
+    await panel.send(SAID["ko"][0], answers=[True])
+    shown = await terminal(reference, "ko", settings, [SAID["ko"][0], "/save one.yaml", "/quit"])
+    if name in {"blank", "number", "fails"}:
+        assert expected is not None
+        assert expected in shown
+        assert not (folder / "one.yaml").exists()
+        with pytest.raises(UsageError, match=re.escape(expected)):
+            panel.to_scenario()
+        return
+    for text in (panel.to_scenario(), (folder / "one.yaml").read_text(encoding="utf-8")):
+        (saved,) = yaml.safe_load(text)
+        assert saved.get("ac") == expected
+    assert yaml.safe_load(panel.to_scenario(ac="mine"))[0]["ac"] == "mine"
+    await require_fit(folder / "one.yaml", reference, settings)
 
 
 async def test_terminal_clear_resets_initial_state(settings: Settings, folder: Path) -> None:

@@ -2,10 +2,11 @@
 
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from lhkit.harness.running.rescore import rescore
 from lhkit.harness.running.run import replay
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel
 from lhkit.models.recorded.scripted import ScriptedModel, say
@@ -33,7 +35,9 @@ from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
+    BareToolset,
     Session,
+    criteria_of,
     label_of,
     limit_tokens,
     load,
@@ -556,3 +560,58 @@ def test_load_resolves_an_entry_point_of_an_installed_package(
     assert type(load("notes")).__name__ == type(load(f"{notes}:toolset")).__name__
     with pytest.raises(UsageError, match=r"entry point of lhkit\.toolsets"):
         load("not-installed")
+
+
+class Named:
+    """A toolset with criteria."""
+
+    def __init__(self, criteria: Any) -> None:
+        self.criteria = criteria
+
+    def open(self, world: Mapping[str, Any], locale: str) -> Session:
+        return BareToolset(registry=ToolRegistry()).open(world, locale)
+
+
+@pytest.mark.parametrize(
+    ("criteria", "expected"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"a": "finds"}, {"a": {"en": "finds", "ko": "finds"}}),
+        ({"a": {"ko": "찾기"}, "b": {}}, {"a": {"ko": "찾기"}, "b": {}}),
+        ({"a": {"en": " two\n lines "}}, {"a": {"en": "two lines"}}),
+    ],
+)
+def test_criteria_of_returns_texts_by_language(criteria: Any, expected: Any) -> None:
+    toolset = Named(criteria)
+    assert criteria_of(toolset) == expected
+    assert criteria_of(limit_tokens(toolset, 9)) == expected
+    assert criteria_of(BareToolset(registry=ToolRegistry())) == {}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "shown"),
+    [
+        (["a"], '["a"]'),
+        ("a", '"a"'),
+        (lambda: {}, "<function"),
+        ({"a": 1}, '{"a":1}'),
+        ({"a": ""}, '{"a":""}'),
+        ({"": "finds"}, '{"":"finds"}'),
+        ({1: "finds"}, "{1: 'finds'}"),
+        ({"a": {"en": None}}, '{"a":{"en":null}}'),
+        ({"a": {"ko": ["찾기"]}}, '{"a":{"ko":["찾기"]}}'),
+    ],
+)
+async def test_invalid_criteria_are_refused_before_a_run(criteria: Any, shown: str) -> None:
+    scenario = Scenario.from_data({"id": "a", "ac": "a", "turns": [{"user": "hi"}]})
+    with pytest.raises(UsageError, match=rf"^criteria of Named is invalid: {re.escape(shown)}"):
+        await replay([scenario], gold_model, toolset=Named(criteria), progress=False)
+
+
+def test_criteria_that_fail_name_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "own_failing.py"
+    code = "class House:\n    @property\n    def criteria(self):\n        return {}[1]\n"
+    file.write_text(f"{code}\n    def open(self, world, locale):\n        ...\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=rf"criteria of House failed at {file}:4: KeyError"):
+        criteria_of(load(f"{file}:House"))

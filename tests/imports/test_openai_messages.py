@@ -122,8 +122,10 @@ def toolset_in(into: Path) -> Toolset:
 @pytest.mark.promise("imports.messages")
 async def test_import_messages_gold_replays_the_recording(tmp_path: Path) -> None:
     into, code = await folder_of(tmp_path, CHAT, tools=put(tmp_path, TOOLS, "tools.json"))
+    scenarios = load_scenarios([into / "scenarios.yaml"])
+    assert [scenario.ac for scenario in scenarios] == [None]  # a recorded chat has none
     run = await replay(
-        load_scenarios([into / "scenarios.yaml"]),
+        scenarios,
         gold_model,
         toolset=toolset_in(into),
         progress=False,

@@ -241,6 +241,7 @@ async def test_review_to_scenarios_pass_lint_and_reference(chats: Path, tmp_path
     assert len(files) == 2
     sources = read_sources(files)
     first, second = sources.scenarios
+    assert (first.ac, second.ac) == ("AC-10", "AC-10")  # a chat has none: life-helper names it
     assert first.turns[0].gold.say == "I added it, after dinner."
     assert first.turns[1].gold.say == "Good morning to you!"
     assert [each.tool for each in second.turns[0].expect.calls] == ["query_tracker"]
@@ -295,6 +296,15 @@ SCENARIO = """
 """
 
 
+async def test_review_to_scenarios_makes_up_no_criterion(notes: Path, tmp_path: Path) -> None:
+    review = Review(notes, reviewer="kim", toolset=TOOLS)
+    judge_all(review)
+    (scenario,) = read_sources(await review.to_scenarios(tmp_path / "made")).scenarios
+    assert scenario.ac is None
+    (record,) = review.state.records
+    assert record.ac is None
+
+
 async def test_review_accept_adds_right_arguments(
     tmp_path: Path,
 ) -> None:
@@ -319,7 +329,9 @@ async def test_review_accept_adds_right_arguments(
     rerun = await replay(read_sources([file]).scenarios, again, progress=False)
     assert rerun.records[0].judgement.verdict is Verdict.PASS
     made = await review.to_scenarios(tmp_path / "made")  # the world is that of the old scenario
-    assert read_sources(made).scenarios[0].world["now"] == "2026-06-15T09:00:00+09:00"
+    (scenario,) = read_sources(made).scenarios
+    assert scenario.world["now"] == "2026-06-15T09:00:00+09:00"
+    assert scenario.ac == "chat"  # as in the scenario of the sample
 
 
 async def test_review_agreement_lists_disagreements(chats: Path) -> None:

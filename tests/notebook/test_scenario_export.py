@@ -113,6 +113,23 @@ async def test_to_scenario_expects_deleted_rows_by_id(settings: Settings, tmp_pa
     assert verdict == StateVerdict()
 
 
+async def test_scenario_from_chat_makes_up_no_criterion(settings: Settings) -> None:
+    panel = demo_panel(pace_s=0, settings=settings)
+    await panel.send(ADD, answers=[False])
+    options: dict[str, Any] = {"initial_state": {}, "final_state": {}, "destructive": {"add_habit"}}
+    messages = panel.state.chat.messages
+
+    def saved(**more: Any) -> Any:
+        text = scenario_from_chat(messages, locale="ko", scenario_id="a", **options, **more)
+        return yaml.safe_load(text)[0]
+
+    assert "ac" not in saved()
+    assert "ac" not in saved(criterion=lambda _calls: None)
+    answers = saved(criterion=lambda calls: " ".join(str(call.answer) for call in calls))["ac"]
+    assert answers == "None reject"
+    assert saved(ac="given", criterion=lambda _calls: "other")["ac"] == "given"
+
+
 async def test_to_scenario_copies_the_initial_state(
     settings: Settings, purse: type[Toolset]
 ) -> None:

@@ -100,6 +100,37 @@ def test_cli_eval_with_gold_loads_no_heavy_library(tmp_path: Path) -> None:
     assert loaded_by(COMMAND, *args, folder=tmp_path).isdisjoint({*HEAVY, SLOW})
 
 
+OTHER_TOOLS = """
+import asyncio
+import sys
+
+sys.modules |= dict.fromkeys(("lhkit.lifehelper", "lhkit.dates"))  # importing them fails
+
+import lhkit
+from lhkit.harness.author.from_chat import scenario_from_chat
+from lhkit.messages import ModelMessage, UserMessage
+
+tools = lhkit.ToolRegistry()
+entry = {"id": "a", "ac": "AC-1", "locale": "ko", "turns": [{"user": "안녕"}]}
+entry["world"] = {"now": "2026-06-15T09:00:00+09:00", "days": [{"id": {"date": "monthend-1m"}}]}
+scenarios = [lhkit.Scenario.from_data(entry)]
+run = asyncio.run(lhkit.replay(scenarios, lhkit.gold_model, toolset=tools, progress=False))
+assert run.summary().total.passed == 1
+assert "<code>AC-1</code>" in run._repr_html_()
+messages = [UserMessage(text="안녕"), ModelMessage(text="네")]
+options = {"destructive": (), "locale": "ko", "scenario_id": "a"}
+print(scenario_from_chat(messages, initial_state={}, final_state={}, **options))
+"""
+
+
+def test_harness_needs_no_life_helper() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", OTHER_TOOLS], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "ac:" not in run.stdout
+
+
 EXTRAS = {
     "eval": (
         "pandas",

@@ -131,7 +131,7 @@ class TerminalChat:
                 destructive=self._live.session.registry.destructive,
                 locale=self._catalog.locale,
                 scenario_id=name,
-                ac=self._live.criterion(),
+                criterion=self._live.criterion,
                 row_keys=self._live.row_keys(),
             )
             path.parent.mkdir(parents=True, exist_ok=True)

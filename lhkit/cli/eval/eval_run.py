@@ -67,7 +67,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         run = await _run(evaluation, opened, start_s, catalog)
     result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
-    console.print(summary_view(run.summary(), catalog, toolset=without_secrets(options.toolset)))
+    console.print(summary_view(run.summary(), catalog, criteria=run.criteria))
     _print_failures(run, folder, console, catalog)
     counts = {"played": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])

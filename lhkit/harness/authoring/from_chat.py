@@ -6,9 +6,8 @@ longest words; the whole reply is under `gold`.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import (
@@ -37,25 +36,13 @@ from lhkit.harness.authoring.scenario_yaml import (
 )
 from lhkit.harness.records.record import RowKeys, State
 from lhkit.harness.scoring.state import NO_KEYS
-
-WrittenAnswer: TypeAlias = Literal["accept", "reject", "absent"] | Mapping[str, Any]
-"""Answer of the user to a confirmation, as in a scenario file."""
+from lhkit.toolset import ChatCall, WrittenAnswer
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _REPLY_WORDS = 3
 
 _MAX_CALLS = MAX_TURNS - 1  # the reference makes one call per message and then replies
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """An expected call; `answer` is None if there was no confirmation."""
-
-    tool: str
-    args: Any
-    result: str
-    answer: WrittenAnswer | None
 
 
 def scenario_from_chat(
@@ -67,6 +54,7 @@ def scenario_from_chat(
     locale: str,
     scenario_id: str,
     ac: str | None = None,
+    criterion: Callable[[Sequence[ChatCall]], str | None] | None = None,
     row_keys: RowKeys = NO_KEYS,
 ) -> str:
     """Return a scenario file with a scenario made from a conversation.
@@ -78,7 +66,8 @@ def scenario_from_chat(
         destructive: names of the tools that change data.
         locale: locale of the chat; the scenario gets the language of the user's messages.
         scenario_id: id of the scenario.
-        ac: acceptance criterion; by default one of life-helper's.
+        ac: acceptance criterion; by default that of `criterion`, if it returns one.
+        criterion: returns the acceptance criterion for the expected calls of all turns.
         row_keys: key fields of the rows, by table.
 
     Raises:
@@ -97,9 +86,11 @@ def scenario_from_chat(
         for turn in turns
     ]
     user_texts = [message.text for message in messages if isinstance(message, UserMessage)]
+    if not ac and criterion is not None:
+        ac = criterion([call for turn_calls in calls for call in turn_calls])
     scenario: dict[str, Any] = {
         "id": scenario_id,
-        "ac": ac or _default_criterion(calls),
+        **({"ac": ac} if ac else {}),
         "locale": detect_locale(user_texts, locale),
         "tags": ["saved"],
     }
@@ -124,7 +115,7 @@ def _split_turns(messages: Sequence[Message]) -> list[list[Message]]:
     return turns
 
 
-def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | None:
+def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> ChatCall | None:
     outcome = message.outcome
     if outcome is None or outcome.gate is None or outcome.gate is GateOutcome.NOT_ASKED:
         return None
@@ -146,7 +137,7 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
     except NotJsonError:
         return None
     answer = confirm_answer(message) if message.name in destructive else None
-    return _Call(tool=message.name, args=plain, result=result, answer=answer)
+    return ChatCall(tool=message.name, args=plain, result=result, answer=answer)
 
 
 def confirm_answer(call: ToolCallMessage) -> WrittenAnswer:
@@ -167,19 +158,8 @@ def confirm_answer(call: ToolCallMessage) -> WrittenAnswer:
     return {"edit": plain_json(changed_arguments(outcome.args or {}, outcome.run_args))}
 
 
-def _default_criterion(turns: Sequence[Sequence[_Call]]) -> str:
-    calls = [call for turn in turns for call in turn]
-    if not calls:
-        return "AC-12"
-    if any(call.answer == "absent" for call in calls):
-        return "AC-8"
-    if any(call.result == "cancelled" for call in calls):
-        return "AC-7"
-    return "AC-10" if all(call.result == "ok" for call in calls) else "AC-9"
-
-
 def _turn_document(
-    user: str, messages: Sequence[Message], calls: Sequence[_Call], destructive: Collection[str]
+    user: str, messages: Sequence[Message], calls: Sequence[ChatCall], destructive: Collection[str]
 ) -> dict[str, Any]:
     turn: dict[str, Any] = {"user": user}
     answers = [call.answer for call in calls if call.answer is not None]
@@ -208,7 +188,7 @@ def _expected_reply(user: str, reply: str) -> dict[str, Any]:
 
 
 def _call_documents(
-    calls: Sequence[_Call], destructive: Collection[str]
+    calls: Sequence[ChatCall], destructive: Collection[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield expected calls; reads beyond the limit of a turn become optional."""
     spare = len(calls) - _MAX_CALLS

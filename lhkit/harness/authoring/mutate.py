@@ -34,7 +34,7 @@ class MutantResult:
     """A mistake in a scenario and its verdict; `key` is unique in the scenario."""
 
     scenario: str
-    ac: str
+    ac: str | None
     kind: str
     key: str
     change: str
@@ -73,8 +73,12 @@ class MutationReport:
 
     @property
     def by_ac(self) -> dict[str, Counts]:
-        """Counts of each acceptance criterion, in order of appearance."""
-        return self._by("ac")
+        """Counts of each acceptance criterion, in order of appearance; empty if there are none.
+
+        The scenarios without a criterion are the group without a name.
+        """
+        groups = self._by("ac")
+        return {ac or "": counts for ac, counts in groups.items()} if any(groups) else {}
 
     @property
     def survivors(self) -> tuple[MutantResult, ...]:
@@ -96,8 +100,8 @@ class MutationReport:
         seen = {each.scenario for each in self.outcomes}
         return tuple(key for key in known if key[0] in seen and key not in alive)
 
-    def _by(self, name: str) -> dict[str, Counts]:
-        groups: dict[str, list[MutantResult]] = {}
+    def _by(self, name: str) -> dict[Any, Counts]:
+        groups: dict[Any, list[MutantResult]] = {}
         for mutant in self.outcomes:
             groups.setdefault(getattr(mutant, name), []).append(mutant)
         return {group: _counts(some) for group, some in groups.items()}

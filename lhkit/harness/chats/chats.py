@@ -172,7 +172,6 @@ class ChatRecorder:
         return SampleRecord(
             sample_id=SampleId(scenario=self._name),
             content_hash=sha256(messages),
-            ac="chat",
             locale=locale,
             judgement=self._vote.judgement if self._vote else _UNJUDGED,
             evidence=Evidence(turns=turns, initial_state=before, final_state=after),

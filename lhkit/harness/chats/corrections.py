@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,22 @@ from lhkit.conversation.messages import (
     ToolCallOutcome,
     UserMessage,
 )
-from lhkit.harness.authoring.from_chat import WrittenAnswer, confirm_answer, scenario_from_chat
+from lhkit.harness.authoring.from_chat import confirm_answer, scenario_from_chat
 from lhkit.harness.chats.reviews import CallPlace, LabelKind, Labels
 from lhkit.harness.records.record import SampleRecord, TurnRecord
 from lhkit.harness.running.sessions import read_row_keys
 from lhkit.harness.running.simulated_users import ScriptedUser
 from lhkit.harness.scenarios.scenario import ANSWER
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Session, Toolset, opened, read_state, require_isolated
+from lhkit.toolset import (
+    Session,
+    Toolset,
+    WrittenAnswer,
+    criterion_of,
+    opened,
+    read_state,
+    require_isolated,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +130,8 @@ async def scenario_from_review(
     Args:
         conversation: the corrected conversation.
         toolset: the tools that run its calls.
-        ac: the acceptance criterion of the scenario.
+        ac: the acceptance criterion of the scenario; by default the toolset's for its calls, if
+            it names one.
 
     Raises:
         NotIsolatedError: sessions of the toolset share real data.
@@ -147,6 +157,7 @@ async def scenario_from_review(
             locale=conversation.locale,
             scenario_id=f"reviewed-{conversation.name.replace('#', '-')}",
             ac=ac,
+            criterion=partial(criterion_of, toolset),
             row_keys=row_keys,
         )
 

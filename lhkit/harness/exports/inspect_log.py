@@ -219,7 +219,7 @@ class _InspectSample:
             "output": self._output,
             **({} if is_invalid else {"scores": {_SCORER: self._score()}}),
             "metadata": {
-                "ac": record.ac,
+                **({"ac": record.ac} if record.ac else {}),
                 "locale": record.locale,
                 "tags": list(record.tags),
                 "content_hash": record.content_hash,

@@ -7,7 +7,7 @@ contain all that the served model reads: instructions, context lines, tool resul
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lhkit.base.errors import UsageError
 from lhkit.base.files import write_atomically
@@ -30,8 +30,6 @@ from lhkit.harness.scenarios.scenario import ANSWER, Answer, Expect, Scenario, T
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, name_of, opened, registry_of
-
-_AC: Final = "training"
 
 _Answers: TypeAlias = Literal["accept", "absent"] | tuple[Answer, ...]
 
@@ -259,7 +257,7 @@ def _scenario(name: str, chat: CorrectedConversation, toolset: Toolset) -> Scena
         for turn in chat.turns
     )
     return Scenario.model_construct(  # a chat need not be a valid scenario
-        id=name, ac=_AC, locale=chat.locale, world=dict(chat.world), turns=turns
+        id=name, locale=chat.locale, world=dict(chat.world), turns=turns
     )
 
 

@@ -245,12 +245,13 @@ class Tally:
 class Summary:
     """The metrics of a run. `models` are all that answered, normally one.
 
-    `by_tool` groups samples by the tools that they must call (a sample may be in several groups;
-    the group without a name must call none); `by_tag` groups them by tags, `by_wording` those of
-    `wordings.scenarios` by wording, from 1. `time_breakdown` is of
-    the newest invocation, None if only records are known. `false_claims` are the flagged replies
-    with their samples. `times` are durations by stage (`timings.times`). `selection` is
-    how the scenarios were selected, None for all of them.
+    `by_ac` groups samples by acceptance criterion: those without one are the group without a name,
+    and there are no groups if no sample has one. `by_tool` groups samples by the tools that they
+    must call (a sample may be in several groups; the group without a name must call none);
+    `by_tag` groups them by tags, `by_wording` those of `wordings.scenarios` by wording, from 1.
+    `time_breakdown` is of the newest invocation, None if only records are known. `false_claims` are
+    the flagged replies with their samples. `times` are durations by stage (`timings.times`).
+    `selection` is how the scenarios were selected, None for all of them.
     """
 
     by_ac: tuple[Tally, ...]
@@ -288,7 +289,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
     requests = [request for record in samples for request in record.evidence.requests]
     reworded = [each for group in _by_scenario(samples) if _has_wordings(group) for each in group]
     return Summary(
-        by_ac=_grouped(samples, total, lambda record: [record.ac]),
+        by_ac=_by_criterion(samples, total),
         by_tool=_grouped(samples, total, _expected_tools),
         by_locale=_grouped(samples, total, lambda record: [record.locale]),
         by_tag=_grouped(samples, total, lambda record: record.tags),
@@ -559,6 +560,13 @@ def _grouped(
         replace(total, name=name) if len(group) == len(records) else tally(name, group)
         for name, group in sorted(groups.items(), key=lambda item: _natural(item[0]))
     )
+
+
+def _by_criterion(records: Sequence[SampleRecord], total: Tally) -> tuple[Tally, ...]:
+    """Return the groups by acceptance criterion; none if no record has one."""
+    if not any(record.ac for record in records):
+        return ()
+    return _grouped(records, total, lambda record: [record.ac or ""])
 
 
 def _natural(name: str) -> tuple[tuple[int, int | str], ...]:

@@ -110,6 +110,7 @@ class Manifest(_Part):
         scenarios: the hash of each scenario.
         contexts: the hash of the context lines of each scenario that has any.
         code_sha256: the hash of the tools' source; empty if it is unknown.
+        criteria: the toolset's texts of the scenarios' criteria, by criterion and language.
         questions: content hashes by scenario, one for each repeat, or one for all repeats.
         selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
@@ -130,6 +131,7 @@ class Manifest(_Part):
     scenarios: dict[str, str] = Field(default_factory=dict)
     contexts: dict[str, str] | None = None
     code_sha256: str = ""
+    criteria: dict[str, dict[str, str]] = Field(default_factory=dict)
     selection: ScenarioSelection | None = None
     questions: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
         default_factory=dict

@@ -469,6 +469,7 @@ class SampleRecord:
 
     Attributes:
         content_hash: the hash of everything that can change the outcome (see `fingerprint`).
+        ac: the acceptance criterion; None if its scenario has none.
         state_diff: the changes between the initial and the final state.
         harness_s: the time spent outside model, tools and user.
         vote: the vote of a person who compared two models.
@@ -476,7 +477,7 @@ class SampleRecord:
 
     sample_id: SampleId
     content_hash: str
-    ac: str
+    ac: str | None = None
     locale: str
     tags: tuple[str, ...] = ()
     judgement: Judgement

@@ -8,7 +8,7 @@ import base64
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lhkit.base.errors import importing
@@ -42,9 +42,18 @@ _LABEL_CHARS = 40
 
 
 def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
-    """Return the pass rate of each acceptance criterion with its 95 % interval."""
+    """Return the pass rate of each acceptance criterion with its 95 % interval.
+
+    If no sample has a criterion, it is the total pass rate.
+    """
     alt, text = _altair(), load_catalog(locale).text
-    tallies = [tally for tally in run.summary().by_ac if tally.valid]
+    summary = run.summary()
+    no_name = text("table.no_ac" if summary.by_ac else "table.total")
+    tallies = [
+        replace(tally, name=tally.name or no_name)
+        for tally in summary.by_ac or [replace(summary.total, name="")]
+        if tally.valid
+    ]
     rate = alt.Scale(domain=[0, 1])
     rows = [
         {
@@ -150,18 +159,23 @@ def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
 
 
 def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
-    """Return the numbers of regressions and improvements by acceptance criterion."""
+    """Return the numbers of regressions and improvements by acceptance criterion.
+
+    If no sample has a criterion, they are the totals.
+    """
     text = load_catalog(locale).text
+    has_criteria = any(pair.a.ac for pair in comparison.pairs)
+    no_name = text("table.no_ac" if has_criteria else "table.total")
     counts = Counter(
         (pair.a.ac, kind, pair.gain) for kind, pairs in comparison.flips.items() for pair in pairs
     )
     return _bars(
         [
-            {"name": _label(ac), "kind": text(f"report.{kind}"), "count": sign * count}
+            {"name": _label(ac or no_name), "kind": text(f"report.{kind}"), "count": sign * count}
             for (ac, kind, sign), count in counts.items()
         ],
         {text("report.regressions"): _RED, text("report.improvements"): _BLUE},
-        sort=list(dict.fromkeys(_label(pair.a.ac) for pair in comparison.pairs)),
+        sort=list(dict.fromkeys(_label(pair.a.ac or no_name) for pair in comparison.pairs)),
         title=text("report.count"),
     )
 

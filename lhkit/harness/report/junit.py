@@ -1,6 +1,7 @@
 """Render a run as JUnit XML, so that CI shows failed scenarios as failed tests.
 
-One suite per acceptance criterion, one case per sample. A failed sample is a `failure`, an invalid
+One suite per acceptance criterion (the scenarios without one are a suite with the run's name), one
+case per sample. A failed sample is a `failure`, an invalid
 one (infrastructure error) an `error`. Jenkins, GitLab and GitHub reporters accept this shape.
 """
 
@@ -40,9 +41,9 @@ def junit_xml(
     """
     summary = run.summary()
     root = _element("testsuites", name, run.records)
-    for tally in summary.by_ac:
-        records = [record for record in run.records if record.ac == tally.name]
-        suite = _element("testsuite", tally.name, records)
+    for ac in [tally.name for tally in summary.by_ac] or [""] * bool(run.records):
+        records = [record for record in run.records if (record.ac or "") == ac]
+        suite = _element("testsuite", ac or name, records)
         suite.set("skipped", "0")
         started = min((r.started_at for r in records if r.started_at), default=None)
         if started:
@@ -90,7 +91,7 @@ def _element(element: str, name: str, records: Sequence[SampleRecord]) -> ET.Ele
 def _case(record: SampleRecord, catalog: Catalog, run_name: str) -> ET.Element:
     case = ET.Element(
         "testcase",
-        classname=xml_text(f"{run_name}.{record.ac}"),
+        classname=xml_text(f"{run_name}.{record.ac}" if record.ac else run_name),
         name=xml_text(str(record.sample_id)),
         time=f"{record.wall_s:.3f}",
     )

@@ -133,7 +133,7 @@ def _head_lines(
         more = [remark for remark in remarks if remark not in sentences][:_MAX_REMARKS]
         yield from _block(printable("\n".join([*sentences, *more])))
         yield ""
-    yield from table_lines(pass_rates(summary, catalog, toolset=run.toolset))
+    yield from table_lines(pass_rates(summary, catalog, criteria=run.criteria))
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _failure(records: Sequence[SampleRecord], samples: int, catalog: Catalog) ->
         catalog: the locale's texts.
     """
     first = records[0]
-    texts = [first.ac, *first.judgement.reasons[:1]]
+    texts = [*filter(None, [first.ac]), *first.judgement.reasons[:1]]
     if samples == 1:
         texts = [str(first.sample_id), *texts]
     else:

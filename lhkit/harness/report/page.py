@@ -20,7 +20,7 @@ from lhkit.harness.report.charts import Picture, picture
 from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results.history import History
 from lhkit.harness.results.results import Run
-from lhkit.harness.views.html import asset, failures_first, render
+from lhkit.harness.views.html import NO_AC, asset, failures_first, render
 from lhkit.harness.views.tables import (
     Table,
     claim_table,
@@ -123,8 +123,12 @@ def _sections(
         )
 
     locale = catalog.locale
-    rates = charts.pass_rates(run, locale=locale).properties(width=_CHART_WIDTH)
-    yield section("rates", pass_rates(summary, catalog, toolset=run.toolset), chart=rates)
+    rates = (  # of the total alone, its bar in the table is enough
+        charts.pass_rates(run, locale=locale).properties(width=_CHART_WIDTH)
+        if summary.by_ac
+        else None
+    )
+    yield section("rates", pass_rates(summary, catalog, criteria=run.criteria), chart=rates)
     yield section(
         "scores",
         score_table(summary, catalog),
@@ -135,7 +139,9 @@ def _sections(
         yield section(
             "flips",
             comparison_table(comparison, catalog),
-            chart=charts.flips(comparison, locale=locale).properties(width=_CHART_WIDTH),
+            chart=charts.flips(comparison, locale=locale).properties(width=_CHART_WIDTH)
+            if any(pair.a.ac for pair in comparison.pairs)
+            else None,
             # see `markdown`: what did not decide contradicts no threshold
             sentence=""
             if is_decided and comparison.is_powerless
@@ -159,8 +165,12 @@ def _filter_choices(
     run: Run, summary: Summary, catalog: Catalog
 ) -> dict[str, list[tuple[str, str]]]:
     tags = sorted({tag for record in run.records for tag in record.tags})
+    verdicts = [(str(verdict), catalog.text(f"report.verdict.{verdict}")) for verdict in Verdict]
+    criteria = [
+        (tally.name or NO_AC, tally.name or catalog.text("table.no_ac")) for tally in summary.by_ac
+    ]
     return {
-        "verdict": [(verdict, catalog.text(f"report.verdict.{verdict}")) for verdict in Verdict],
-        "ac": [(tally.name, tally.name) for tally in summary.by_ac],
+        "verdict": verdicts,
+        **({"ac": criteria} if criteria else {}),
         "tag": [(tag, tag) for tag in tags],
     }

@@ -1,6 +1,7 @@
 """Render runs, comparisons and suites in the terminal, in 100 columns and also without colour."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -24,15 +25,18 @@ from lhkit.harness.views.tables import (
     shortened_list,
 )
 
+if TYPE_CHECKING:
+    from lhkit.toolset import Criteria
+
 WIDTH = 100
 
 _SHOWN_FLIPS = 10
 _SHOWN_CHARS = 160
 
 
-def summary_view(summary: Summary, catalog: Catalog, *, toolset: str) -> RenderableType:
-    """Return one row per acceptance criterion of a toolset, a total, and notes."""
-    return table_view(pass_rates(summary, catalog, toolset=toolset), width=WIDTH)
+def summary_view(summary: Summary, catalog: Catalog, *, criteria: "Criteria") -> RenderableType:
+    """Return one row per acceptance criterion, with its text, a total, and notes."""
+    return table_view(pass_rates(summary, catalog, criteria=criteria), width=WIDTH)
 
 
 def comparison_view(

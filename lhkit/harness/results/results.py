@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lhkit.harness.views.html import SampleView
+    from lhkit.toolset import Criteria
 
 _DEFAULT_PARENT = Path("runs")
 
@@ -44,7 +45,7 @@ class _Described(NamedTuple):
     """What a filter reads of the samples of a scenario."""
 
     id: str
-    ac: str
+    ac: str | None
     locale: str
     tags: tuple[str, ...]
 
@@ -106,8 +107,20 @@ class Run:
 
     @property
     def toolset(self) -> str:
-        """The name of the toolset; life-helper if the manifest has none."""
+        """The name of the toolset; the default one if the manifest has none."""
         return self.manifest.toolset or DEFAULT_TOOLSET
+
+    @property
+    def criteria(self) -> "Criteria":
+        """The toolset's texts of the acceptance criteria, by criterion and language.
+
+        Those in the manifest; a run of the default toolset without any gets today's.
+        """
+        if self.manifest.criteria or self.toolset != DEFAULT_TOOLSET:
+            return self.manifest.criteria
+        from lhkit.toolset import criteria_of, load  # loads the toolset, for such runs only
+
+        return criteria_of(load())
 
     def summary(self) -> Summary:
         """Return counts, rates and latencies of the run."""
@@ -198,7 +211,7 @@ class Run:
         """Return the summary and the samples as HTML, failures first."""
         from lhkit.harness.views.html import run_html
 
-        return run_html(self.records, self.summary(), toolset=self.toolset, name=self.name)
+        return run_html(self.records, self.summary(), criteria=self.criteria, name=self.name)
 
     def __repr__(self) -> str:
         verdicts = Counter(record.judgement.verdict for record in self.records)

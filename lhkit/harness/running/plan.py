@@ -6,7 +6,7 @@ Samples with equal content hashes are interchangeable, so a resumed run reuses t
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from lhkit.base.errors import NotIsolatedError, ScenarioError, UsageError
@@ -29,6 +29,7 @@ from lhkit.models.recorded.cassette import CassetteModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
     Toolset,
+    criteria_of,
     name_of,
     opened,
     read_state,
@@ -97,6 +98,7 @@ class Plan:
     Attributes:
         toolset: the name of the toolset.
         code_sha256: of its code; empty if it is unknown, or if it was for the records to resume.
+        criteria: its texts of the scenarios' criteria, by criterion and language.
     """
 
     scenarios: tuple[PlannedScenario, ...]
@@ -104,6 +106,7 @@ class Plan:
     toolset: str = ""
     user: User = "script"
     code_sha256: str = ""
+    criteria: Mapping[str, dict[str, str]] = field(default_factory=dict)
 
     def resuming(self, before: Manifest) -> "Plan":
         """Return the plan for a folder: without the tools' code, if its records are without it.
@@ -167,6 +170,8 @@ class Plan:
         more: dict[str, Any] = {"tools": scenario_tools} if scenario_tools else {}
         if self.code_sha256:
             more["code_sha256"] = self.code_sha256
+        if self.criteria:
+            more["criteria"] = dict(self.criteria)
         identities = dict.fromkeys(planned.identity for planned in self.scenarios)
         samplings = dict.fromkeys(planned.sampling for planned in self.scenarios)
         return Manifest.model_construct(
@@ -258,6 +263,7 @@ def plan_run(
         toolset=name_of(toolset),
         user=user,
         code_sha256=code_sha256,
+        criteria=used_criteria(toolset, scenarios),
     )
 
 
@@ -299,6 +305,16 @@ def _plan_scenario(
             questions=tuple(hashes),
             code_sha256=code_sha256,
         )
+
+
+def used_criteria(toolset: Toolset, scenarios: Iterable[Scenario]) -> dict[str, dict[str, str]]:
+    """Return a toolset's texts of the criteria of these scenarios, for the manifest.
+
+    Raises:
+        UsageError: the toolset's `criteria` are invalid.
+    """
+    used = {scenario.ac for scenario in scenarios}
+    return {name: dict(texts) for name, texts in criteria_of(toolset).items() if name in used}
 
 
 def select_model(

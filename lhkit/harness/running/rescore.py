@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from lhkit.base.errors import RunError, UsageError
 from lhkit.confirm.decision import Edit, QuestionOutcome, Reject, changed_arguments
@@ -27,6 +28,7 @@ from lhkit.harness.records.store import RECORDS
 from lhkit.harness.records.tool_specs import stored_tool
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.fingerprint import scenario_hash
+from lhkit.harness.running.plan import used_criteria
 from lhkit.harness.running.sample import state_sha256
 from lhkit.harness.running.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.running.simulated_users import answers_of
@@ -89,7 +91,7 @@ def rescore(
         else:
             records.append(rescored)
     names = dict.fromkeys(record.sample_id.name for record in records)
-    changed = {
+    changed: dict[str, Any] = {
         "scenarios": {
             **manifest.scenarios,
             **{name: scenario_hash(by_name[name]) for name in names},
@@ -97,6 +99,9 @@ def rescore(
         "rescored_from": old.name,
         "rescored_with": versions(),
     }
+    criteria = used_criteria(toolset, [by_name[name] for name in names])
+    if criteria or manifest.criteria:
+        changed["criteria"] = criteria
     return replace(
         old,
         records=tuple(records),

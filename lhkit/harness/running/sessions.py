@@ -1,6 +1,6 @@
 """Checked row keys and broken rules of a session, and the live session of a chat."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from lhkit.harness.records.record import BrokenRule, RowKeys, State
 from lhkit.harness.scenarios.values import hashable_form
 from lhkit.tools.dispatcher import StateWatch
 from lhkit.toolset import (
-    DEFAULT,
     BareToolset,
+    ChatCall,
     Session,
     Toolset,
     closing_session,
+    criterion_of,
     is_blocking,
     name_of,
     open_session,
@@ -160,9 +161,13 @@ class LiveSession:
         with user_code("session: close()"):
             self.session.close()
 
-    def criterion(self) -> str | None:
-        """Return the criterion of a saved chat; None to derive it from life-helper's criteria."""
-        return None if self.toolset_name == DEFAULT else "chat"
+    def criterion(self, calls: Sequence[ChatCall]) -> str | None:
+        """Return the criterion of a scenario made from a chat; None if the toolset has none.
+
+        Raises:
+            UsageError: the toolset's `criterion` fails.
+        """
+        return criterion_of(self._toolset, calls)
 
     def row_keys(self) -> RowKeys:
         """Return the row keys of the tables that have any."""

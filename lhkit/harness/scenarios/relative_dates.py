@@ -1,13 +1,13 @@
 """Dates relative to a scenario's day, such as `last friday`, `monthstart-1m`."""
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from difflib import get_close_matches
 from typing import Any
 
 from lhkit.base.errors import ScenarioError
-from lhkit.dates.rules import month_span
 from lhkit.harness.scenarios.faults import Fault, Path, did_you_mean
 
 MAX_DAYS = 36_525
@@ -64,7 +64,7 @@ def resolve_date(expression: str, today: date | None) -> str:
     try:
         by, unit = int(relative["by"] or 0), relative["unit"]
         if relative["base"] == "monthend" and unit == "m":
-            return month_span(today, by)[1].isoformat()
+            return _last_day(_month_start(today, by)).isoformat()
         return _shift(_base_date(relative, today), by, unit).isoformat()
     except (OverflowError, ValueError) as error:
         raise ScenarioError(
@@ -89,7 +89,7 @@ def _base_date(relative: re.Match[str], today: date) -> date:
         case "monthstart":
             return today.replace(day=1)
         case "monthend":
-            return month_span(today, 0)[1]
+            return _last_day(today)
         case word:
             return today + timedelta(days={"yesterday": -1, "tomorrow": 1}.get(word, 0))
 
@@ -97,8 +97,19 @@ def _base_date(relative: re.Match[str], today: date) -> date:
 def _shift(day: date, by: int, unit: str | None) -> date:
     if unit != "m":
         return day + timedelta(days=by * _UNIT_DAYS[unit or "d"])
-    first, last = month_span(day, by)
-    return min(first + timedelta(days=day.day - 1), last)
+    last = _last_day(_month_start(day, by))
+    return last.replace(day=min(day.day, last.day))
+
+
+def _month_start(day: date, by: int) -> date:
+    """Return the first day of the month a number of months after that of `day`."""
+    year, month = divmod(day.year * 12 + day.month - 1 + by, 12)
+    return date(year, month + 1, 1)
+
+
+def _last_day(day: date) -> date:
+    """Return the last day of the month of `day`."""
+    return day.replace(day=monthrange(day.year, day.month)[1])
 
 
 def resolve_dates(value: Any, today: date | None) -> Any:

@@ -408,7 +408,9 @@ class Scenario(StrictModel):
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")
-    ac: NonBlank = Field(description="The acceptance criterion it belongs to, such as AC-6.")
+    ac: NonBlank | None = Field(
+        default=None, description="The acceptance criterion it belongs to, such as AC-6."
+    )
     turns: Annotated[Many[Turn], checked_by(_uneven_variants)] = Field(
         min_length=1, description="The conversation."
     )
@@ -437,7 +439,7 @@ class Scenario(StrictModel):
         """Return the scenario that plain data describes, as a file's entry would.
 
         Example:
-            >>> Scenario.from_data({"id": "hello", "ac": "talk", "turns": [{"user": "hi"}]}).id
+            >>> Scenario.from_data({"id": "hello", "turns": [{"user": "hi"}]}).id
             'hello'
 
         Raises:

@@ -40,8 +40,8 @@ class Described(Protocol):
         """The scenario's id."""
 
     @property
-    def ac(self) -> str:
-        """The acceptance criterion."""
+    def ac(self) -> str | None:
+        """The acceptance criterion, if it has one."""
 
     @property
     def locale(self) -> str:
@@ -145,7 +145,8 @@ class ScenarioFilter(BaseModel):
 
 def _described(item: Described) -> Mapping[str, Sequence[str]]:
     """Return what each condition compares of a scenario."""
-    return {"only": (item.id,), "tag": item.tags, "ac": (item.ac,), "locale": (item.locale,)}
+    ac = () if item.ac is None else (item.ac,)
+    return {"only": (item.id,), "tag": item.tags, "ac": ac, "locale": (item.locale,)}
 
 
 def _fits(name: str, known: str, value: str) -> bool:

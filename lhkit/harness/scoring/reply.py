@@ -5,7 +5,7 @@ characters (straight quotes, ASCII digits and hyphens, nothing invisible).
 
 A phrase consists of whole words: "no" is not in "know", nor "sent" in "presented". `cancel*` with
 an asterisk is the beginning of a word, and "n't" the end of one. Scripts without spaces between
-words have no such edges, nor has Korean, where particles follow: "습관" is in "습관을".
+words have no such edges, nor has Korean, where particles follow: "회의" is in "회의를".
 
 A phrase that begins or ends with a digit is never found inside a longer number: "10" is not in
 "1,100", nor "5" in "-5". A minus follows neither a word nor a number, so "-5" is not in "3-5".

@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+    from lhkit.toolset import Criteria
+
 MAX_CHARS = 20_000
 """A single text is truncated to this many characters: a repeating model writes without end."""
+
+NO_AC = " "
+"""The value of a missing criterion in the page's filter, where an empty one selects all."""
 
 _LINE_CHARS = 100
 _SHOWN_SAMPLES = 30
@@ -57,26 +62,28 @@ class SampleView:
         record = self.record
         name = str(record.sample_id)
         lines = (
-            f"Sample({name}: {record.ac}, {record.judgement.verdict})",
+            f"Sample({name}: {', '.join(filter(None, (record.ac, record.judgement.verdict)))})",
             *record.judgement.reasons,
         )
         return "\n  ".join(lines)
 
 
-def run_html(records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str) -> str:
+def run_html(
+    records: Sequence[SampleRecord], summary: Summary, *, criteria: "Criteria", name: str
+) -> str:
     """Return the metrics of a run and its samples, failures first.
 
     Args:
         records: the samples.
         summary: their metrics.
-        toolset: the name of the toolset.
+        criteria: the toolset's texts of the criteria (see `Run.criteria`).
         name: the name of the run; by default the names of its models.
     """
     catalog = catalog_in(record.locale for record in records)
     samples = failures_first(records)[:_SHOWN_SAMPLES]
     title = name or ", ".join(identity.model for identity in summary.models)
     tables = (
-        pass_rates(summary, catalog, toolset=toolset),
+        pass_rates(summary, catalog, criteria=criteria),
         violation_table(summary.total, catalog),
         claim_table(summary, catalog),
     )
@@ -154,6 +161,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.globals.update(
+        NO_AC=NO_AC,
         interval_text=interval_text,
         json_text=_json_text,
         percent=percent,

@@ -7,10 +7,9 @@ text of users, models and files, which must neither format nor run.
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lhkit.base.locales import Catalog
-from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.base.text import (
     NOTHING,
     number_of_seconds,
@@ -33,6 +32,9 @@ from lhkit.harness.records.wall_clock import TimeBreakdown
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring.claim_model import shipped_model
+
+if TYPE_CHECKING:
+    from lhkit.toolset import Criteria
 
 CellKind: TypeAlias = Literal["", "code", "good", "warn", "bad"]
 
@@ -80,27 +82,34 @@ def _columns(catalog: Catalog, *names: str) -> tuple[Cell, ...]:
     return _row(*(catalog.text(f"report.{name}") for name in names))
 
 
-def pass_rates(summary: Summary, catalog: Catalog, *, toolset: str) -> Table:
+def pass_rates(summary: Summary, catalog: Catalog, *, criteria: "Criteria") -> Table:
     """Return pass rates by acceptance criterion, by difficulty and in total.
 
     Args:
         summary: the metrics of the run.
         catalog: the locale's texts.
-        toolset: the name of the toolset; life-helper's criteria have descriptions.
+        criteria: the toolset's texts of the criteria (see `Run.criteria`).
     """
-    texts = catalog.texts if toolset == DEFAULT_TOOLSET else {}
     totals = [_rates(tally, catalog.text(f"table.{tally.name}")) for tally in summary.by_difficulty]
     return Table(
         title=catalog.text("report.rates"),
         lead=selection_line(summary.selection, catalog),
-        columns=_rate_columns("table.ac", catalog),
+        columns=_rate_columns("table.ac" if summary.by_ac else "table.group", catalog),
         rows=tuple(
-            _rates(tally, _code(f"{tally.name} {texts.get(f'ac.{tally.name}', '')}".strip()))
-            for tally in summary.by_ac
+            _rates(tally, _criterion(tally.name, criteria, catalog)) for tally in summary.by_ac
         ),
         totals=(*totals, _rates(summary.total, catalog.text("table.total"))),
         notes=tuple(_summary_notes(summary, catalog)),
     )
+
+
+def _criterion(name: str, criteria: "Criteria", catalog: Catalog) -> str | Cell:
+    """Return a criterion with its text, in another language if it has none in the catalog's."""
+    if not name:
+        return catalog.text("table.no_ac")
+    texts = criteria.get(name, {})
+    text = texts.get(catalog.locale) or next(iter(texts.values()), "")
+    return _code(f"{name} {text}".strip())
 
 
 def selection_line(selection: ScenarioSelection | None, catalog: Catalog) -> str:

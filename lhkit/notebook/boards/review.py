@@ -192,10 +192,11 @@ class Review(Board[ReviewState]):
             OSError: a file cannot be written.
         """
         toolset, target = self._load_toolset(), Path(folder)
-        ac = None if self._run.toolset == DEFAULT else "chat"
+        criteria = {str(record.sample_id): record.ac for record in self._state.records}
         texts = {}
         for conversation in self.talks():
             path = target / f"reviewed-{conversation.name.replace('#', '-')}.yaml"
+            ac = criteria[conversation.name]
             texts[path] = await scenario_from_review(conversation, toolset, ac=ac)
         return _write_files(texts)
 

@@ -257,10 +257,10 @@ class ChatPanel:
 
         Args:
             scenario_id: its id; by default derived from the current time.
-            ac: its acceptance criterion; by default `chat`, with life-helper the best match.
+            ac: its acceptance criterion; by default the toolset's for its calls, if it names one.
 
         Raises:
-            UsageError: the conversation is empty.
+            UsageError: the conversation is empty, or the toolset's `criterion` fails.
         """
         live_session = self._conversation.live_session
         return scenario_from_chat(
@@ -270,7 +270,8 @@ class ChatPanel:
             destructive=self._conversation.destructive,
             locale=self._screen.catalog.locale,
             scenario_id=scenario_id or self._scenario_id(),
-            ac=ac or live_session.criterion(),
+            ac=ac,
+            criterion=live_session.criterion,
             row_keys=live_session.row_keys(),
         )
 

@@ -8,7 +8,13 @@ import pytest
 from lhkit.base.errors import ScenarioError
 from lhkit.chat.step import MAX_TURNS
 from lhkit.harness.authoring.mistakes import ADVICE, Mistake
-from lhkit.harness.authoring.mutate import MutationReport, all_mistakes, mutate, read_survivors
+from lhkit.harness.authoring.mutate import (
+    MutantResult,
+    MutationReport,
+    all_mistakes,
+    mutate,
+    read_survivors,
+)
 from lhkit.harness.authoring.reference_run import run_reference
 from lhkit.harness.records.record import Verdict
 from lhkit.lifehelper.toolset import LifeHelperToolset
@@ -78,6 +84,23 @@ async def test_mutate_strict_scenario_detects_every_kind(load: Load) -> None:
     assert set(report.by_kind) == set(ADVICE)
     assert (report.total.share, report.broken) == (100.0, ())
     assert report.by_ac == {"AC-6": report.total}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "expected"),
+    [((None, None), {}), (("AC-1", None), {"AC-1": 1, "": 1}), (("AC-1", "AC-1"), {"AC-1": 2})],
+)
+def test_mutate_counts_scenarios_without_a_criterion(
+    criteria: tuple[str | None, ...], expected: dict[str, int]
+) -> None:
+    outcomes = tuple(
+        MutantResult(
+            scenario=f"s{n}", ac=ac, kind="drop", key="k", change="c", verdict=Verdict.FAIL
+        )
+        for n, ac in enumerate(criteria)
+    )
+    report = MutationReport(outcomes=outcomes)
+    assert {ac: counts.tried for ac, counts in report.by_ac.items()} == expected
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Summaries of records, and their table in the terminal."""
 
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -9,13 +10,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from lhkit.base.locales import load_catalog
-from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.conversation.responses import ModelIdentity, Timing, Usage
 from lhkit.harness.figures.metrics import Summary, summarise
 from lhkit.harness.figures.timings import Latency, latency
 from lhkit.harness.records.record import CallRecord, SampleRecord, TurnScore, Verdict, Violation
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.toolset import Criteria, criteria_of, load
 from tests.harness.build import (
     FAIL,
     INVALID,
@@ -117,8 +118,8 @@ def test_latency_without_measurements_has_no_percentiles() -> None:
     assert latency([None, None]) == Latency()
 
 
-def shown(summary: Summary, toolset: str = "") -> str:
-    return printed(summary_view(summary, load_catalog("en"), toolset=toolset))
+def shown(summary: Summary, criteria: Criteria = MappingProxyType({})) -> str:
+    return printed(summary_view(summary, load_catalog("en"), criteria=criteria))
 
 
 def test_summary_view_fits_100_columns_without_colour() -> None:
@@ -128,9 +129,9 @@ def test_summary_view_fits_100_columns_without_colour() -> None:
         record("AC-2", INVALID),
         record("AC-12", violations=(occurred("unlisted_write"),), turn_s=0.25),
     ]
-    text = shown(summarise(records), DEFAULT_TOOLSET)
+    text = shown(summarise(records), {"AC-1": {"ko": "찾기", "en": "find by intent"}})
     lines = text.splitlines()
-    row = next(line for line in lines if f"AC-1 {load_catalog('en').text('ac.AC-1')}" in line)
+    row = next(line for line in lines if "AC-1 find by intent" in line)
     assert "1/2  50% [9–91]" in row
     assert "0% → 100%" in row
     assert "1 / 0" in row
@@ -160,7 +161,7 @@ def test_summary_view_of_long_values_fits_100_columns(locale: str) -> None:
         )
         for n in range(240)
     ]
-    view = summary_view(summarise(records), catalog, toolset=DEFAULT_TOOLSET)
+    view = summary_view(summarise(records), catalog, criteria=criteria_of(load()))
     lines = printed(view, width=120).splitlines()
     assert max(map(cell_len, lines)) <= 100
     assert any("pass@4" in line for line in lines)

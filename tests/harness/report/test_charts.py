@@ -70,6 +70,20 @@ def test_flips_chart_counts_by_criterion() -> None:
     assert values(chart) == [{"name": "AC-4", "kind": "regressions", "count": -1}]
 
 
+@pytest.mark.parametrize(
+    ("criteria", "names"), [((None, None), ["total"]), (("AC-4", None), ["no AC", "AC-4"])]
+)
+def test_charts_count_samples_without_a_criterion(
+    criteria: tuple[str | None, ...], names: list[str]
+) -> None:
+    run = run_of(*(full_record(f"s{n}", ac=ac) for n, ac in enumerate(criteria)))
+    assert [row["name"] for row in values(charts.pass_rates(run, locale="en"))] == names
+    good = (full_record(f"s{n}", verdict=Verdict.PASS, ac=ac) for n, ac in enumerate(criteria))
+    flips = charts.flips(compare(run_of(*good), run), locale="en")
+    counts = {row["name"]: row["count"] for row in values(flips)}
+    assert counts == dict.fromkeys(names, -2 / len(names))
+
+
 @pytest.mark.parametrize("chart", OF_A_RUN)
 def test_charts_draw_hostile_text(chart: Callable[..., Any]) -> None:
     svg = svg_of(chart(HOSTILE_RUN).to_dict())

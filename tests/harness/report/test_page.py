@@ -16,6 +16,7 @@ from lhkit.harness.report.metadata import eval_command, run_metadata
 from lhkit.harness.report.page import html_page
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
+from lhkit.toolset import criteria_of, load
 from tests.harness.report.runs import (
     ENGLISH,
     FULL_RUN,
@@ -229,9 +230,32 @@ def test_criterion_descriptions_are_shown_for_life_helper_only(
     toolset: str | None, *, is_shown: bool
 ) -> None:
     ac = FULL_RUN.records[0].ac
-    words = KOREAN.text(f"ac.{ac}")
+    assert ac is not None
+    words = criteria_of(load())[ac]["ko"]
     run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update={"toolset": toolset}))
     for report in (html_page(run, KOREAN, name="x"), markdown(run, KOREAN, name="x")):
         assert ac in report
         assert (words in report) is is_shown
     assert (words in run._repr_html_()) is is_shown
+
+
+def test_page_of_a_run_without_criteria_has_no_chart_and_filter_of_them() -> None:
+    before = run_of(full_record("one", verdict=Verdict.PASS, ac=None))
+    run = run_of(full_record("one", ac=None))
+    html = html_page(run, ENGLISH, name="x", comparison=compare(before, run))
+    parsed = Parsed(html)
+    assert "ac" not in [each.get("name") for each in parsed.all("select")]
+    alts = [str(each.get("alt")) for each in parsed.all("img")]
+    assert alts
+    assert not [alt for alt in alts if "criterion" in alt]
+    assert "None" not in parsed.text
+
+
+def test_page_selects_samples_without_a_criterion_among_others() -> None:
+    run = run_of(full_record("one", ac=None), full_record("two", ac="AC-1"))
+    parsed = Parsed(html_page(run, KOREAN, name="x"))
+    values = [each.get("value") for each in parsed.all("option")]
+    samples = {each["data-ac"] for each in parsed.all("details") if "data-ac" in each}
+    assert samples == {" ", "AC-1"}
+    assert samples <= set(values)
+    assert "AC 없음" in parsed.text

@@ -140,6 +140,24 @@ def test_page_filters_by_verdict_criterion_tag_and_text(
     assert console == []
 
 
+def test_page_filters_samples_without_a_criterion(
+    browser: Browser, written: Callable[..., str]
+) -> None:
+    run = run_of(full_record("one", ac=None), full_record("two", ac="AC-1"))
+    page, _, console = opened(browser, written(run))
+    rows = page.locator("#samples > details:visible")
+    page.select_option("select[name=ac]", " ")
+    assert rows.get_attribute("id") == "s-one-0"
+    page.select_option("select[name=ac]", "")
+    assert rows.count() == 2
+    page, _, _ = opened(browser, written(run_of(full_record("one", ac=None))))
+    page.fill("input[name=words]", "one")  # the other filters work without that of the criterion
+    assert page.locator("#samples > details:visible").count() == 1
+    page.fill("input[name=words]", "nowhere")
+    assert page.locator("#samples > details:visible").count() == 0
+    assert console == []
+
+
 def test_page_opens_a_sample_by_keyboard_and_by_fragment(
     browser: Browser, written: Callable[..., str]
 ) -> None:

@@ -123,13 +123,13 @@ def _another(value: Any) -> Any:
 
 
 def page(summary: Summary) -> str:
-    tables = (pass_rates(summary, CATALOG, toolset=""), violation_table(summary.total, CATALOG),
+    tables = (pass_rates(summary, CATALOG, criteria={}), violation_table(summary.total, CATALOG),
               score_table(summary, CATALOG), gate_table(summary, CATALOG))  # fmt: skip
     return repr([(table.rows, table.totals) for table in tables if table])
 
 
 def terminal(summary: Summary) -> str:
-    table = pass_rates(summary, CATALOG, toolset="")
+    table = pass_rates(summary, CATALOG, criteria={})
     return repr((table.totals, table.notes))
 
 
@@ -176,7 +176,7 @@ RUN = Run(records=(RECORD,), name="r")
 
 
 def terminal_text() -> str:
-    return printed(summary_view(RUN.summary(), CATALOG, toolset=""), width=200)
+    return printed(summary_view(RUN.summary(), CATALOG, criteria={}), width=200)
 
 
 def markdown_text() -> str:

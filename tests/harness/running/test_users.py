@@ -84,7 +84,7 @@ async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Loa
     assert gate.unexpected_interval == rate_interval([[True, True, False, False]])
     assert gate.rejected_interval == rate_interval([[True, True]])
     assert gate.executed_interval == rate_interval([[False, False]])
-    table = printed(summary_view(run.summary(), english, toolset=""), width=120)
+    table = printed(summary_view(run.summary(), english, criteria={}), width=120)
     page = html_page(run, english, name="x")
     for shown in (
         table,

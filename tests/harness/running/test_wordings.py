@@ -146,7 +146,7 @@ async def test_summary_compares_spread_over_wordings_with_repeats(play: Play, lo
     page = html_page(run, catalog, name="r")
     for text, part in (
         (
-            printed(summary_view(summary, catalog, toolset="")),
+            printed(summary_view(summary, catalog, criteria={})),
             "1 scenario in several wordings: passed by wording 0/2 0%",
         ),
         (markdown(run, catalog, name="r"), "differ in verdict 67%, two repeats of one wording 0%"),

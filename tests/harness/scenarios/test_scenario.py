@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 import lhkit.harness
 from lhkit import Scenario
 from lhkit.base.errors import ScenarioError
+from lhkit.harness.running.fingerprint import scenario_hash
 from lhkit.harness.scenarios.documents import read_yaml
 from lhkit.harness.scenarios.loader import load_scenarios, read_sources
 from lhkit.harness.scenarios.scenario import Before, ExpectedReply
@@ -349,3 +350,29 @@ def test_json_faults_have_file_line_and_field(
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
     assert message in "\n".join(map(str, read_sources([file]).faults))
+
+
+@pytest.mark.parametrize("ac", ["", "  ac: null\n", "  ac:\n"])
+def test_scenario_needs_no_criterion(ac: str, tmp_path: Path) -> None:
+    text = f"- id: a\n{ac}  locale: en\n  turns: [{{user: hi}}]\n"
+    file = tmp_path / "a.yaml"
+    file.write_text(text, encoding="utf-8")
+    (scenario,) = load_scenarios([file])
+    assert scenario.ac is None
+    data = yaml.safe_load(text)
+    Draft202012Validator(scenario_json_schema()).validate(data)
+    assert scenario_hash(scenario) == scenario_hash(Scenario.from_data(data[0]))
+
+
+@pytest.mark.parametrize(
+    ("ac", "fault"),
+    [
+        *((blank, "must be more than white space") for blank in ('""', '" "')),
+        *((other, "must be a text") for other in ("1", "[AC-1]")),
+    ],
+)
+def test_scenario_refuses_an_invalid_criterion(ac: str, fault: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"- id: a\n  ac: {ac}\n  turns: [{{user: hi}}]\n", encoding="utf-8")
+    with pytest.raises(ScenarioError, match=rf"a.yaml:2: a.ac: {fault}"):
+        load_scenarios([file])
