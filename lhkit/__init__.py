@@ -34,8 +34,6 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.conversation.tool_results import ToolResult as ToolResult
     from lhkit.conversation.tool_results import encode_tool_result as encode_tool_result
     from lhkit.conversation.tool_results import parse_result as parse_result
-    from lhkit.dates.mentions import find_dates as find_dates
-    from lhkit.dates.times import find_times as find_times
     from lhkit.harness.authoring.reference import gold_model as gold_model
     from lhkit.harness.authoring.reference import silent_model as silent_model
     from lhkit.harness.results.compare import compare as compare
@@ -48,6 +46,8 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.harness.scoring.matching import match_calls as match_calls
     from lhkit.imports import Imported as Imported
     from lhkit.imports import ImportedFile as ImportedFile
+    from lhkit.lifehelper.dates.mentions import find_dates as find_dates
+    from lhkit.lifehelper.dates.times import find_times as find_times
     from lhkit.mcp.session import StateRead as StateRead
     from lhkit.mcp.toolset import McpToolset as McpToolset
     from lhkit.models.base import ModelRequest as ModelRequest
@@ -77,8 +77,8 @@ _NAMES = {
     "confirm.decision": "Approve Decision Edit Reject",
     "confirm.gate": "ConfirmGate ConfirmRequest DenyGate GuardedGate ScriptedGate",
     "confirm.terminal": "TerminalGate",
-    "dates.mentions": "find_dates",
-    "dates.times": "find_times",
+    "lifehelper.dates.mentions": "find_dates",
+    "lifehelper.dates.times": "find_times",
     "base.errors": "LhkitError ModelError UsageError",
     "harness.authoring.reference": "gold_model silent_model",
     "harness.results.compare": "compare",

@@ -3,8 +3,8 @@
     python evals/benchmarks/dates.py lhkit
     python evals/benchmarks/dates.py dateparser parsedatetime timefhuman recognizers
 
-The sentences are those of tests/dates and 60 others, `dates_held_out.yaml`. Results are in
-[dates.md](dates.md). The libraries are not requirements of lhkit: install them into an
+The sentences are those of tests/lifehelper/dates and 60 others, `dates_held_out.yaml`. Results are
+in [dates.md](dates.md). The libraries are not requirements of lhkit: install them into an
 environment of their own, with
 `pip install dateparser parsedatetime timefhuman recognizers-text-suite "emoji<2" pyyaml`.
 """

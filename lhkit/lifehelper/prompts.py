@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from lhkit.base.errors import UsageError
-from lhkit.dates.mentions import DateMention, find_dates
+from lhkit.lifehelper.dates.mentions import DateMention, find_dates
 
 _Text = TypeVar("_Text")
 
@@ -110,7 +110,7 @@ def now_line(now: datetime, locale: str, message: str = "") -> str:
     """Return the context line with the current time and the dates that a message mentions.
 
     A small model copies a date but does not compute one, so the line contains
-    "yesterday = 2026-06-14" if the message contains "yesterday" (`lhkit.dates`).
+    "yesterday = 2026-06-14" if the message contains "yesterday" (`lhkit.lifehelper.dates`).
 
     Args:
         now: the current time in the user's time zone; shown as is, to the minute.

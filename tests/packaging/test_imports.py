@@ -104,7 +104,7 @@ OTHER_TOOLS = """
 import asyncio
 import sys
 
-sys.modules |= dict.fromkeys(("lhkit.lifehelper", "lhkit.dates"))  # importing them fails
+sys.modules |= dict.fromkeys(("lhkit.lifehelper", "lhkit.lifehelper.dates"))  # importing them fails
 
 import lhkit
 from lhkit.harness.author.from_chat import scenario_from_chat

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from lhkit.dates.rules import (
+from lhkit.lifehelper.dates.rules import (
     DateContext,
     DateRule,
     DayNames,

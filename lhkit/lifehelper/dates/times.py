@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TypeAlias
 
-from lhkit.dates.rules import (
+from lhkit.lifehelper.dates.rules import (
     MAX_MENTIONS,
     NIGHT_HOURS,
     TONIGHT_HOURS,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.dates import mentions
-from lhkit.dates.mentions import find_dates
 from lhkit.lifehelper.catalog import CATALOG_LOCALES
+from lhkit.lifehelper.dates import mentions
+from lhkit.lifehelper.dates.mentions import find_dates
 
 WEDNESDAY = date(2026, 6, 17)
 LOCALES = ("ko", "en")

@@ -7,8 +7,8 @@ from datetime import date
 from functools import lru_cache
 from types import ModuleType
 
-from lhkit.dates import english, korean
-from lhkit.dates.rules import (
+from lhkit.lifehelper.dates import english, korean
+from lhkit.lifehelper.dates.rules import (
     MAX_MENTIONS,
     MAX_PLAN,
     WEEK,
