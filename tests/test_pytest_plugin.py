@@ -15,7 +15,7 @@ from tests.children import search_paths
 
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(lhkit.cli.__file__).parent / "project"
+PROJECT = Path(lhkit.cli.__file__).parent / "init" / "project"
 TOOLSET = "--lhkit-toolset=tools.py:toolset"
 
 

@@ -21,7 +21,7 @@ from lhkit.harness.scenarios.scenario import Before, ExpectedReply
 from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
 from tests.harness.build import Load
 
-SCHEMA_FILE = Path(lhkit.harness.__file__).parent / "scenario.schema.json"
+SCHEMA_FILE = Path(lhkit.harness.__file__).parent / "scenarios" / "scenario.schema.json"
 
 COMPLETE = """
 - id: ac06-add-caffeine-ko-01
