@@ -41,8 +41,10 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.harness.results.results import Run as Run
     from lhkit.harness.running.rescore import rescore as rescore
     from lhkit.harness.running.run import replay as replay
+    from lhkit.harness.running.run_options import RunOptions as RunOptions
     from lhkit.harness.scenarios.loader import load_scenarios as load_scenarios
     from lhkit.harness.scenarios.scenario import Scenario as Scenario
+    from lhkit.harness.scenarios.scenario_filter import ScenarioFilter as ScenarioFilter
     from lhkit.harness.scoring.matching import match_calls as match_calls
     from lhkit.imports import Imported as Imported
     from lhkit.imports import ImportedFile as ImportedFile
@@ -88,7 +90,9 @@ _NAMES = {
     "harness.running.rescore": "rescore",
     "harness.results.results": "Run",
     "harness.running.run": "replay",
+    "harness.running.run_options": "RunOptions",
     "harness.scenarios.scenario": "Scenario",
+    "harness.scenarios.scenario_filter": "ScenarioFilter",
     "imports": "Imported ImportedFile",
     "mcp.session": "StateRead",
     "mcp.toolset": "McpToolset",

@@ -25,7 +25,8 @@ from lhkit.models.client import served
 from lhkit.models.client.pool import connect_pool
 from lhkit.models.client.request import OPENAI
 from lhkit.models.client.transport import Endpoint, require_address
-from lhkit.models.dialects.base import Constraint, ToolSpec
+from lhkit.models.decoding import Constraint
+from lhkit.models.dialects.base import ToolSpec
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.serving import gemma
 from lhkit.models.weights.weights_folder import WeightsReport, ignore_progress

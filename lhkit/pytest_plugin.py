@@ -212,11 +212,12 @@ def _samples(paths: Sequence[Path], toolset: str, config: pytest.Config) -> Iter
 
 
 def _load(paths: Sequence[Path], config: pytest.Config) -> "Sequence[Scenario]":
-    from lhkit.harness.running.run_options import ReplayOptions
+    from lhkit.harness.running.prepared import choose_scenarios
+    from lhkit.harness.running.run_options import RunOptions
     from lhkit.harness.scenarios.loader import load_scenarios
 
-    options = ReplayOptions(variants=config.getoption("--lhkit-variants"))
-    return options.expand(load_scenarios(paths))
+    options = RunOptions(variants=config.getoption("--lhkit-variants"))
+    return choose_scenarios(load_scenarios(paths), options).scenarios
 
 
 def _absolute(toolset: str, folder: Path) -> str:
@@ -321,7 +322,7 @@ class Plugin:
         from lhkit.harness.records.wall_clock import WallClock
         from lhkit.harness.running.plan import plan_run
         from lhkit.harness.running.run import EncodedRecord
-        from lhkit.harness.running.run_options import ReplayOptions
+        from lhkit.harness.running.run_options import RunOptions
         from lhkit.harness.running.sample import SampleContext, run_planned_sample
 
         model, toolset = await self._opened_model(), self._toolset(sample.toolset)
@@ -339,7 +340,7 @@ class Plugin:
             model=model,
             toolset=toolset,
             clock=clock,
-            options=ReplayOptions(),
+            options=RunOptions(),
             begun_s=clock(),
             started_at=None,
             wall=WallClock(clock),

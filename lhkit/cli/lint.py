@@ -47,7 +47,7 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
     sources = read_sources(paths)
-    taken, selection = select_scenarios(options.scenario_filter(), sources.scenarios)
+    taken, selection = select_scenarios(options, sources.scenarios)
     sources = replace(sources, scenarios=taken)
     findings = await lint(sources, toolset)
     counts = Counter(finding.level for finding in findings)
@@ -86,7 +86,7 @@ def _gate_note(options: LintOptions, scenarios: int, catalog: Catalog) -> str:
     Single files and selected scenarios may be a part of a suite, of which nothing is said.
     """
     is_folder = any(path.is_dir() for path in options.paths)
-    if not is_folder or not scenarios or options.scenario_filter().words:
+    if not is_folder or not scenarios or options.words:
         return ""
     try:
         from lhkit.harness.figures.statistics import least_passing

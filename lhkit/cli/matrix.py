@@ -34,6 +34,7 @@ from lhkit.harness.records.store import read_manifest, read_records
 from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.plan import ModelSource
+from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.suite import Suite, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import confirm_line, gate_line
@@ -63,7 +64,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """
     placement = options.placement()
     suite, folder = load_suite(options.suite), options.suite.parent
-    suite = suite.model_copy(update=dict(options.scenario_filter().values()))
+    suite = suite.model_copy(update=dict(options.values()))
     arms = expand_arms(suite, folder)
     if isinstance(suite.scenarios, str):
         paths = scenarios_at((), suite.toolset, suite.scenarios)
@@ -71,6 +72,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         paths = tuple(folder / path for path in suite.scenarios)
     scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, suite.toolset)
+    chosen = choose_scenarios(scenarios, suite)
     toolset = load(arms[0].options.toolset)
     evaluations: dict[str, Evaluation] = {}
     for arm in arms:
@@ -83,7 +85,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
             )
         evaluations[arm.name] = prepare_evaluation(
             arm.options,
-            scenarios,
+            chosen,
             toolset,
             folder=options.runs_dir / options.suite.stem / arm.name,
             settings=settings,
@@ -95,7 +97,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
     for name, run in runs:
-        if evaluations[name].options.user != "script":
+        if evaluations[name].prepared.options.user != "script":
             lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
             print_lines((f"{name}: {line}" for line in lines), console)
     return _check_arms(runs, suite, console, catalog)
@@ -141,7 +143,7 @@ class _Matrix:
             log = first.folder.parent / scale.LOG
             try:
                 async with (
-                    scale.connect(placement, first.options.toolset, log) as cluster,
+                    scale.connect(placement, first.prepared.options.toolset, log) as cluster,
                     asyncio.TaskGroup() as group,
                 ):
                     for name in missing:
@@ -201,7 +203,7 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
     identity = _recorded_identity(evaluation)
     if identity is None or not await _has_same_weights(evaluation, identity):
         return None
-    plan = evaluation.plan(ScriptedModel((), identity=identity))
+    plan = evaluation.prepared.plan(ScriptedModel((), identity=identity))
     plan = plan.resuming(read_manifest(evaluation.folder))
     records = select_records(read_records(evaluation.folder), plan.hashes)
     if len(reusable_samples(map(record_status, records), plan.hashes)) < len(plan.hashes):
@@ -223,7 +225,7 @@ def _recorded_identity(evaluation: Evaluation) -> ModelIdentity | None:
     except (ValidationError, ValueError):
         return None
     choice = evaluation.choice
-    requested = (choice.dialect, choice.constraint, evaluation.stress.label)
+    requested = (choice.dialect, choice.constraint, evaluation.prepared.stress.label)
     if (identity.dialect, identity.constraint, identity.stress) != requested:
         return None  # also for scripted models, which are quick to run again
     is_named = choice.name is None or not choice.is_embedded or "/" in choice.name

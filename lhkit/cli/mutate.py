@@ -68,7 +68,7 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     """
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    scenarios, selection = select_scenarios(options.scenario_filter(), load_scenarios(paths))
+    scenarios, selection = select_scenarios(options, load_scenarios(paths))
     app.require_toolset(scenarios, options.toolset)
     if options.survivors is None and options.toolset != DEFAULT:
         known: Survivors = {}

@@ -73,7 +73,7 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         return _report_history(options, options.history, catalog)
     if options.folder is None:
         raise UsageError("RUN is missing: give a run folder such as runs/NAME, or --history runs")
-    selector = options.scenario_filter()
+    selector = options
     run = Run.load(options.folder).select(**selector.values())
     baseline = None if options.baseline is None else Run.load(options.baseline)
     options.require_valid()

@@ -49,7 +49,7 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     """
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    old = Run.load(options.run).select(**options.scenario_filter().values())
+    old = Run.load(options.run).select(**options.values())
     scenarios = load_scenarios(paths)
     new = rescore(old, scenarios, toolset)
     if old.records and not new.records:
@@ -59,7 +59,7 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
             "PATHS, and its --toolset"
         )
     folder = options.run.resolve() if options.run.name in {"", ".."} else options.run
-    end = "rescored-part" if options.scenario_filter().words else "rescored"
+    end = "rescored-part" if options.words else "rescored"
     target = options.into or folder.with_name(f"{folder.name}-{end}")
     if options.into is None and target.is_symlink():  # it may be part of a downloaded run
         raise RunError(f"{target} is a symbolic link: give the folder with --into")

@@ -14,9 +14,10 @@ from lhkit.base.errors import LhkitError, UsageError
 from lhkit.harness.authoring.reference import REFERENCE_MODELS
 from lhkit.harness.records.manifest import versions
 from lhkit.harness.running.plan import ModelSource, PlannedSample, PlannedScenario, plan_run
+from lhkit.harness.running.prepared import under_conditions
 from lhkit.harness.running.run import EncodedRecord
 from lhkit.harness.running.sample import SampleContext, run_planned_sample, warm_up
-from lhkit.harness.running.stress import parse_stress, stressed
+from lhkit.harness.running.stress import labelled, parse_stress
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.client import served
 from lhkit.models.client.request import OPENAI
@@ -27,7 +28,7 @@ from lhkit.models.serving.vllm_server import GPU, ServerSettings, VllmServer, fi
 from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.scale.placement import ReplicaConfig, ReplicaInfo, SampleRequest
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import Toolset, limit_tokens, load, registry_of, with_instructions
+from lhkit.toolset import Toolset, load, registry_of
 
 _COLLECT_AFTER_S = 0.02
 """The delay before results are returned, so that one message carries several.
@@ -69,7 +70,7 @@ class Replica:
         options, settings = self._config.options, load_settings()
         started_s = time.perf_counter()
         try:
-            toolset = limit_tokens(load(options.toolset), options.max_tokens)
+            toolset = load(options.toolset)
         except UsageError as error:
             raise UsageError(
                 f"{error} (A toolset of FILE.py:NAME is uploaded with its folder. Install other "
@@ -77,11 +78,9 @@ class Replica:
             ) from error
         source = await self._stack.enter_async_context(self._source(toolset, settings))
         server_s = time.perf_counter() - started_s
-        stress = parse_stress(options.stress)
-        model, toolset = stressed(source, with_instructions(toolset, options.instructions), stress)
         self._context = SampleContext(
-            model=model,
-            toolset=toolset,
+            model=labelled(source, parse_stress(options.stress)),
+            toolset=under_conditions(toolset, options),
             clock=time.perf_counter,
             options=options,
             begun_s=time.perf_counter(),
@@ -146,6 +145,7 @@ class Replica:
     def _planned_sample(self, request: SampleRequest) -> PlannedSample:
         scenario, context = self._scenarios[request.scenario], self._require_context()
         if request.scenario not in self._planned:
+            # planned again here, to notice that this node has other files than the driver
             repeats = self._config.options.repeats
             plan = plan_run([scenario], context.model, context.toolset, repeats=repeats)
             (self._planned[request.scenario],) = plan.scenarios

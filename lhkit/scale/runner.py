@@ -52,7 +52,7 @@ class RaySampleRunner:
     Args:
         cluster: the cluster.
         config: the configuration of the replicas.
-        scenarios: the scenarios of the run.
+        scenarios: the scenarios of the run, in their wordings.
         sleep: waits for so many seconds.
         on_wait: called once with the free resources if no replica can be placed for a while.
     """
@@ -70,7 +70,7 @@ class RaySampleRunner:
         self.server_s = 0.0
         self._cluster = cluster
         self._config = config
-        self._scenarios = [wording for each in scenarios for wording in each.wordings()]
+        self._scenarios = list(scenarios)
         self._numbers = {each.name: number for number, each in enumerate(self._scenarios)}
         self._sleep = sleep
         self._on_wait = on_wait

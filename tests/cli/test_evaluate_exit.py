@@ -488,7 +488,7 @@ async def test_eval_interrupted_prints_how_to_resume(
     async def interrupted(*_: Any, **__: Any) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("lhkit.cli.eval.evaluation.replay", interrupted)
+    monkeypatch.setattr("lhkit.cli.eval.evaluation.run_prepared", interrupted)
     with pytest.raises(asyncio.CancelledError):
         await run_eval()
     assert f"Finished samples are in {tmp_path / 'runs' / 'gold'}" in capsys.readouterr().out

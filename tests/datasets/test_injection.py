@@ -13,7 +13,7 @@ from lhkit.harness.running.plan import ModelSource
 from lhkit.harness.running.run import replay
 from lhkit.harness.running.suite import expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios, read_sources
-from lhkit.harness.scenarios.scenario import User
+from lhkit.harness.scenarios.user import User
 from lhkit.toolset import load, opened
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.client.vllm import VllmHttp
-from lhkit.models.dialects.base import Constraint
+from lhkit.models.decoding import Constraint
 from lhkit.tools.validation import Accepted
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(600)]

@@ -19,8 +19,8 @@ from lhkit.models.client.openai_chat import OpenAiHttp
 from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.client.vllm import VllmHttp
+from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import Constraint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 

@@ -29,7 +29,7 @@ from lhkit.harness.chats.corrections import (
 from lhkit.harness.records.record import Verdict
 from lhkit.harness.running.run import replay
 from lhkit.harness.running.sample import run_sample
-from lhkit.harness.running.stress import parse_stress, stressed
+from lhkit.harness.running.stress import labelled, parse_stress, stressed
 from lhkit.harness.scenarios.loader import read_sources
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.mcp.toolset import McpToolset, StateRead
@@ -170,8 +170,8 @@ async def test_baselines_are_refused_on_a_shared_server(
 ) -> None:
     makers: list[Any] = [gold_model, gold_models(), always_call_model(rent(), ledger())]
     for maker in makers:
-        model, toolset = stressed(maker, ledger(), parse_stress(stress))
-        record = await run_sample(rent(), model, toolset)
+        harder = parse_stress(stress)
+        record = await run_sample(rent(), labelled(maker, harder), stressed(ledger(), harder))
         assert record.judgement.verdict is Verdict.INVALID
     with pytest.raises(NotIsolatedError):
         await replay([rent(), rent(id="more")], gold_model, toolset=ledger(), progress=False)

@@ -15,7 +15,7 @@ from lhkit.models.client.identity import BUILD_ALIAS, weights_alias
 from lhkit.models.client.llama_cpp import LlamaCppHttp
 from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
-from lhkit.models.dialects.base import Constraint
+from lhkit.models.decoding import Constraint
 from lhkit.models.serving import gguf_serving
 from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, TIMINGS, FakeLlamaCpp, native
 from tests.models.fake_vllm import (

@@ -22,7 +22,7 @@ from lhkit.harness.records.store import read_manifest
 from lhkit.harness.report.metadata import eval_command
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.run import replay
-from lhkit.harness.running.stress import parse_stress, stressed
+from lhkit.harness.running.stress import labelled, parse_stress
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
@@ -32,7 +32,6 @@ from lhkit.models.client.transport import Endpoint
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import load_toolset
 from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
 
 pytestmark = pytest.mark.anyio
@@ -189,7 +188,7 @@ async def test_pool_records_name_the_server_and_never_the_key(
 async def test_pool_binds_conversations_under_stress(talks: Sequence[Scenario]) -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         registry = ToolRegistry([echo_tool()])
-        source, _ = stressed(pool, load_toolset(registry), parse_stress("shuffle"))
+        source = labelled(pool, parse_stress("shuffle"))
         assert callable(source)
         first, second = source(talks[0], registry), source(talks[1], registry)
         for model, number in ((first, 1), (second, 2), (first, 1)):

@@ -38,8 +38,8 @@ from lhkit.models.client.response import CompletionContent
 from lhkit.models.client.served import DIALECT_NAMES, connect
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.client.vllm import VllmHttp
+from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import Constraint
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     METRICS,

@@ -42,14 +42,14 @@ from lhkit.scale.placement import (
 from lhkit.scale.replica import Replica
 from lhkit.scale.runner import RaySampleRunner
 from lhkit.settings import Settings
-from lhkit.toolset import limit_tokens, load
+from lhkit.toolset import load
 from tests.children import search_paths
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FEW = 12
 CONFIG = ReplicaConfig(options=RunOptions(model="silent"), concurrency=2)
-TOOLSET = limit_tokens(load(), CONFIG.options.max_tokens)
+TOOLSET = load()
 
 
 class Method:
@@ -221,7 +221,8 @@ async def test_replicas_produce_same_journal_as_one_process(
 
 async def test_replicas_run_wordings(tmp_path: Path) -> None:
     (scenario,) = load_scenarios(scenario_paths("dev"), limit=1)
-    async with RaySampleRunner(fake_cluster(), CONFIG, [scenario], sleep=no_pause) as runner:  # type: ignore[arg-type]
+    wordings = list(scenario.wordings())
+    async with RaySampleRunner(fake_cluster(), CONFIG, wordings, sleep=no_pause) as runner:  # type: ignore[arg-type]
         run = await replay(
             [scenario],
             REFERENCE_MODELS["silent"](),

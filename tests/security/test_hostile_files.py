@@ -13,12 +13,12 @@ from lhkit import match_calls
 from lhkit.base.errors import LhkitError, RunError, ScenarioError, UsageError
 from lhkit.conversation.events import EndReason
 from lhkit.harness.authoring.mutate import mutate, read_survivors
-from lhkit.harness.records.manifest import MAX_REPEATS
 from lhkit.harness.records.record import Evidence, TurnRecord
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.suite import load_suite
 from lhkit.harness.scenarios import documents, values
 from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.scenarios.sample_id import MAX_REPEATS
 from lhkit.harness.scenarios.scenario import Scenario, Turn
 from lhkit.harness.scenarios.values import is_found, limited_searches, pattern_error
 from lhkit.harness.scoring.verdict import ToolMetadata, judge

@@ -18,7 +18,7 @@ from lhkit.cli.frame.command import Options, command
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import (
     BaseUrl,
-    Constraint,
+    ConstraintOption,
     Database,
     Dialect,
     DtypeOption,
@@ -49,7 +49,7 @@ class ChatOptions(Options):
     model: Model = None
     base_url: BaseUrl = None
     dialect: Dialect = "json"
-    constraint: Constraint = "off"
+    constraint: ConstraintOption = "off"
     dtype: DtypeOption = None
     runtime: RuntimeOption = None
     locale: Locale = None

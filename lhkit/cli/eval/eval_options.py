@@ -1,100 +1,79 @@
 """Options of `lhkit eval`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, ClassVar
 
 import typer
 from pydantic import model_validator
 
-from lhkit.base.options import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
+from lhkit.base.options import REPLY_TOKENS
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.options import (
-    Constraint,
-    Dialect,
-    DtypeOption,
+    CONSTRAINT,
+    DIALECT,
+    DTYPE,
+    RUNTIME,
     HtmlFile,
     JunitFile,
     MarkdownFile,
     Paths,
     RunsDir,
-    RuntimeOption,
     SelectOptions,
     ThresholdOptions,
 )
 from lhkit.cli.frame.project_toolset import find_project_toolset
-
-if TYPE_CHECKING:
-    from lhkit.harness.running.run_options import RunOptions
+from lhkit.harness.running.run_options import RunOptions
 
 
-class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
-    """Options of `lhkit eval`. Those of a run are validated by `harness.run_options.RunOptions`."""
+class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
+    """Options of `lhkit eval`: those of a run, and what only the command line has."""
+
+    shown: ClassVar = {
+        "model": typer.Option(
+            help="gemma or gemma-base (embedded), gold (reference calls), silent (no-op baseline), "
+            "or the name that the server at --base-url serves."
+        ),
+        "base_urls": typer.Option(
+            "--base-url",
+            help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000; repeat it, or "
+            "give @FILE with one URL a line, for several servers of one model.",
+        ),
+        "toolset": typer.Option(
+            metavar="FILE.py:NAME",
+            help="Your own toolset: FILE.py:NAME, package.module:NAME or mcp:SERVER; needs PATHS.",
+        ),
+        "dialect": DIALECT,
+        "constraint": CONSTRAINT,
+        "dtype": DTYPE,
+        "runtime": RUNTIME,
+        "user": typer.Option(
+            metavar="USER",
+            help="Simulated user who answers confirmations: script (as the scenario says), careful "
+            "(yes to expected calls), hasty (yes to all).",
+        ),
+        "stress": typer.Option(
+            help="Harder conditions, joined by commas: distractors=10, shuffle, seed=1."
+        ),
+        "repeats": typer.Option(help="Samples per scenario."),
+        "variants": typer.Option(help="Run every wording of the user's messages, not only one."),
+        "concurrency": typer.Option(
+            help="Conversations at once. Default: as many as the server can run."
+        ),
+        "max_tokens": typer.Option(
+            help=f"Most tokens of a model message. Default: {REPLY_TOKENS}."
+        ),
+        "keep_prompts": typer.Option(help="Keep prompt texts in the records."),
+        "keep_states": typer.Option(help="Keep whole states in the records, not only changes."),
+    }
 
     paths: Paths = ()
     split: Annotated[
         str | None,
         typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
     ] = None
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="gemma or gemma-base (embedded), gold (reference calls), silent (no-op baseline), "
-            "or the name that the server at --base-url serves."
-        ),
-    ] = None
-    base_urls: Annotated[
-        tuple[str, ...],
-        typer.Option(
-            "--base-url",
-            help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000; repeat it, or "
-            "give @FILE with one URL a line, for several servers of one model.",
-        ),
-    ] = ()
-    toolset: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE.py:NAME",
-            help="Your own toolset: FILE.py:NAME, package.module:NAME or mcp:SERVER; needs PATHS.",
-        ),
-    ] = DEFAULT_TOOLSET
     _project = model_validator(mode="before")(find_project_toolset)
-    dialect: Dialect = "json"
-    constraint: Constraint = "off"
-    dtype: DtypeOption = None
-    runtime: RuntimeOption = None
-    user: Annotated[
-        Literal["script", "careful", "hasty"],
-        typer.Option(
-            metavar="USER",
-            help="Simulated user who answers confirmations: script (as the scenario says), careful "
-            "(yes to expected calls), hasty (yes to all).",
-        ),
-    ] = "script"
-    stress: Annotated[
-        str,
-        typer.Option(help="Harder conditions, joined by commas: distractors=10, shuffle, seed=1."),
-    ] = ""
-    repeats: Annotated[int, typer.Option(min=1, help="Samples per scenario.")] = 1
-    variants: Annotated[
-        bool,
-        typer.Option("--variants", help="Run every wording of the user's messages, not only one."),
-    ] = False
-    concurrency: Annotated[
-        int | None,
-        typer.Option(min=1, help="Conversations at once. Default: as many as the server can run."),
-    ] = None
-    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a model message.")] = (
-        REPLY_TOKENS
-    )
     name: Annotated[str | None, typer.Option(help="Name of the run folder.")] = None
     runs_dir: RunsDir = Path("runs")
-    keep_prompts: Annotated[
-        bool, typer.Option("--keep-prompts", help="Keep prompt texts in the records.")
-    ] = False
-    keep_states: Annotated[
-        bool,
-        typer.Option("--keep-states", help="Keep whole states in the records, not only changes."),
-    ] = False
     html: HtmlFile = None
     markdown: MarkdownFile = None
     junit: JunitFile = None
@@ -103,16 +82,8 @@ class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
         typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 4, and print the reason."),
     ] = False
 
-    def run_options(self) -> "RunOptions":
-        """Return the options of the run.
-
-        Raises:
-            UsageError: a value is out of range.
-        """
-        from lhkit.harness.running.run_options import RunOptions
-
-        names = RunOptions.model_fields.keys() & EvalOptions.model_fields.keys()
-        values = {name: getattr(self, name) for name in names}
+    def run_options(self) -> RunOptions:
+        """Return the options of the run, with `failed` in the folder of runs."""
         if self.failed is not None and (self.runs_dir / self.failed).is_dir():
-            values["failed"] = self.runs_dir / self.failed
-        return validate_options(RunOptions, **values)
+            return self.derive(failed=self.runs_dir / self.failed)
+        return self.derive()

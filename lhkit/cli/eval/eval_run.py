@@ -31,6 +31,7 @@ from lhkit.harness.records.store import RECORDS, require_run_name
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
+from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.stress import parse_stress
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import change_text, shortened_list
@@ -57,7 +58,12 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     files = ReportFiles(html=options.html, markdown=options.markdown, junit=options.junit)
     _require_packages(options)
     evaluation = prepare_evaluation(
-        run_options, scenarios, toolset, folder=folder, settings=settings, placement=placement
+        run_options,
+        choose_scenarios(scenarios, run_options),
+        toolset,
+        folder=folder,
+        settings=settings,
+        placement=placement,
     )
     catalog = load_catalog(settings.locale)
     if baseline is not None and (line := _powerless_line(options, evaluation, baseline, catalog)):
@@ -126,7 +132,7 @@ async def _open_replicas(
 
     log = evaluation.folder / scale.LOG
     async with (
-        scale.connect(placement, evaluation.options.toolset, log) as cluster,
+        scale.connect(placement, evaluation.prepared.options.toolset, log) as cluster,
         evaluation.open_replicas(cluster, report_waiting) as opened,
     ):
         yield opened
@@ -204,7 +210,7 @@ def _powerless_line(
     options: EvalOptions, evaluation: Evaluation, baseline: Run, catalog: Catalog
 ) -> str:
     """Return that the comparison with a baseline cannot fail, if that is known before the run."""
-    planned = {scenario.id for scenario in evaluation.scenarios}
+    planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}
     passing = {record.sample_id.scenario for record in baseline.records if record.is_passed}
     count = len(planned & passing)
     if not cannot_fail(options, count):
@@ -235,7 +241,7 @@ def run_name(options: EvalOptions) -> str:
         parts += [options.user] if options.user != "script" else []
         parts += [options.split] if options.split not in {None, "dev"} else []
         parts += ["variants"] if options.variants else []
-        selected = options.scenario_filter().values().keys() - {"limit", "seed"}
+        selected = options.values().keys() - {"limit", "seed"}
         parts += [PART] if selected else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
     return require_run_name(options.name, option="--name")

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +12,7 @@ from lhkit import app, scale
 from lhkit.base.errors import RunError, UsageError
 from lhkit.base.files import read_text_file
 from lhkit.base.locales import Catalog
+from lhkit.base.options import REPLY_TOKENS
 from lhkit.base.process import hardware
 from lhkit.cli.frame.options import apply_server_options
 from lhkit.cli.frame.progress import open_model, setup_progress
@@ -21,12 +22,11 @@ from lhkit.harness.records.manifest import Provenance
 from lhkit.harness.records.resume import reusable_samples
 from lhkit.harness.records.store import read_manifest, require_kept_whole, stored_statuses
 from lhkit.harness.results.results import Run
-from lhkit.harness.running.plan import ModelSource, Plan, plan_run
-from lhkit.harness.running.run import replay
+from lhkit.harness.running.plan import ModelSource
+from lhkit.harness.running.prepared import ChosenScenarios, PreparedRun, prepare_run
+from lhkit.harness.running.run import run_prepared
 from lhkit.harness.running.run_options import MAX_CONCURRENCY, RunOptions
-from lhkit.harness.running.stress import Stress, parse_stress, stressed
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import served
 from lhkit.models.client.pool import ServerPool
@@ -37,7 +37,7 @@ from lhkit.models.serving.server import StartProgress
 from lhkit.scale import Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
 from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
-from lhkit.toolset import Toolset, limit_tokens, registry_of, with_instructions
+from lhkit.toolset import Toolset, registry_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,49 +75,27 @@ class OpenedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A run with valid options: selected scenarios, and the toolset without `stress`."""
+    """A prepared run, its folder, and the model that it is for."""
 
-    options: RunOptions
-    scenarios: tuple[Scenario, ...]
-    selection: ScenarioSelection | None
+    prepared: PreparedRun
     folder: Path
     settings: Settings
     choice: app.ModelChoice
-    toolset: Toolset
-    stress: Stress
 
     @property
     def is_scripted(self) -> bool:
         """True if the model is scripted, such as gold or silent."""
         return self.choice.is_embedded and self.choice.name in REFERENCE_MODELS
 
-    def plan(self, source: ModelSource) -> Plan:
-        """Return the plan of the run with a model."""
-        model, toolset = stressed(source, self.toolset, self.stress)
-        return plan_run(
-            self.scenarios,
-            model,
-            toolset,
-            repeats=self.options.repeats,
-            user=self.options.user,
-        )
-
     async def run(self, opened: OpenedModel, provenance: Provenance, **arguments: Any) -> Run:
-        """Run the missing samples; `arguments` are passed on to `replay`."""
-        model, toolset = stressed(opened.source, self.toolset, self.stress)
-        return await replay(
-            self.scenarios,
-            model,
-            toolset=toolset,
+        """Run the missing samples; `arguments` are passed on to `run_prepared`."""
+        return await run_prepared(
+            self.prepared,
+            opened.source,
             runner=opened.replicas,
             run_dir=self.folder,
-            repeats=self.options.repeats,
-            user=self.options.user,
-            concurrency=self.options.concurrency or opened.concurrency,
-            max_attempts=self.options.max_attempts,
-            keep_prompts=self.options.keep_prompts,
-            keep_states=self.options.keep_states,
-            provenance=replace(provenance, selection=self.selection),
+            concurrency=opened.concurrency,
+            provenance=provenance,
             **arguments,
         )
 
@@ -158,7 +136,7 @@ class Evaluation:
 
     def _is_recorded(self, source: ModelSource) -> bool:
         """Return whether the run folder has every sample of a model."""
-        hashes = self.plan(source).resuming(read_manifest(self.folder)).hashes
+        hashes = self.prepared.plan(source).resuming(read_manifest(self.folder)).hashes
         return len(reusable_samples(stored_statuses(self.folder), hashes)) == len(hashes)
 
     @asynccontextmanager
@@ -166,23 +144,24 @@ class Evaluation:
         self, cluster: Cluster, on_wait: Callable[[Resources], object] | None = None
     ) -> AsyncIterator[OpenedModel]:
         """Yield replicas on a cluster; `on_wait` is called while there is no room for them."""
-        placement, choice = cluster.placement, self.choice
+        placement, choice, options = cluster.placement, self.choice, self.prepared.options
         base_urls = () if choice.base_url is None else (choice.base_url, *choice.more_urls)
-        options = self.options.model_copy(
+        node_options = options.model_copy(
             update={
                 "toolset": cluster.toolset,
                 "base_urls": base_urls,
                 "dtype": self.settings.dtype,
             }
         )
-        if self.options.concurrency is not None:
-            concurrency = -(-self.options.concurrency // placement.replicas)
+        if options.concurrency is not None:
+            concurrency = -(-options.concurrency // placement.replicas)
         elif self.is_scripted:
             concurrency = UNKNOWN_CONCURRENCY
         else:
             concurrency = scale.GPU_CONCURRENCY if placement.gpus else MAX_NUM_SEQS
-        config = ReplicaConfig(options=options, gpus=placement.gpus, concurrency=concurrency)
-        scenarios = [scenario.with_user(self.options.user) for scenario in self.scenarios]
+        config = ReplicaConfig(options=node_options, gpus=placement.gpus, concurrency=concurrency)
+        chosen = self.prepared.chosen.scenarios
+        scenarios = [scenario.with_user(options.user) for scenario in chosen]
         async with RaySampleRunner(cluster, config, scenarios, on_wait=on_wait) as replicas:
             source = (
                 REFERENCE_MODELS[choice.name]()
@@ -203,7 +182,7 @@ def _identity_model(identity: ModelIdentity) -> ModelSource:
 
 def prepare_evaluation(
     options: RunOptions,
-    scenarios: tuple[Scenario, ...],
+    chosen: ChosenScenarios,
     toolset: Toolset,
     *,
     folder: Path,
@@ -216,16 +195,16 @@ def prepare_evaluation(
         UsageError: an option is invalid or contradicts another.
         MissingPackageError: Ray is requested and not installed.
     """
-    stress = parse_stress(options.stress)
+    if options.max_tokens is None:
+        options = options.derive(max_tokens=REPLY_TOKENS)
+    prepared = prepare_run(chosen, toolset, options)
     addresses = parse_addresses(options.base_urls)
     settings = apply_server_options(
         settings, options.runtime, options.dtype, *addresses, settings.base_url
     )
-    scenarios, selection = options.choose(scenarios)
-    require_kept_whole(folder, (scenario.id for scenario in scenarios), selection)
+    require_kept_whole(folder, (scenario.id for scenario in chosen.scenarios), chosen.selection)
     if placement is not None:
         scale.require_ray(placement.address)
-    toolset = with_instructions(limit_tokens(toolset, options.max_tokens), options.instructions)
     is_scripted = not addresses and options.model in REFERENCE_MODELS
     base_url = addresses[0] if addresses else None if is_scripted else settings.base_url
     choice = app.ModelChoice(
@@ -235,21 +214,12 @@ def prepare_evaluation(
         api_key=settings.api_key,
         dialect=options.dialect,
         constraint=options.constraint,
-        tools=_constrained_tools(options, toolset, scenarios),
+        tools=_constrained_tools(options, toolset, chosen.scenarios),
     )
     if not is_scripted:
         require = app.require_choice if placement is None else scale.require_model
         require(choice, settings.runtime)
-    return Evaluation(
-        options=options,
-        scenarios=scenarios,
-        folder=folder,
-        selection=selection,
-        settings=settings,
-        choice=choice,
-        toolset=toolset,
-        stress=stress,
-    )
+    return Evaluation(prepared=prepared, folder=folder, settings=settings, choice=choice)
 
 
 def _constrained_tools(

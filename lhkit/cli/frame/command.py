@@ -1,12 +1,24 @@
 """Turn an async function and its `Options` into a typer command."""
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from copy import copy
 from inspect import Parameter, Signature, cleandoc
 from itertools import pairwise
-from types import GenericAlias, ModuleType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import GenericAlias, ModuleType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
+from annotated_types import Ge
 from pydantic import BaseModel, ConfigDict
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo, OptionInfo
@@ -20,9 +32,15 @@ _MAY_BE_EMPTY = "--stress"  # the only option with a meaningful empty value: no 
 
 
 class Options(BaseModel):
-    """Options of a command: each field annotated with a typer option or argument."""
+    """Options of a command: each field annotated with a typer option or argument.
+
+    A class that inherits fields from a model which knows no command line, such as `RunOptions`,
+    gives their options by name in `shown`; types, limits and defaults are those of the fields.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shown: ClassVar[Mapping[str, Any]] = {}
 
 
 def command(*examples: str, name: str = "") -> Callable[[_Function], _Function]:
@@ -100,14 +118,38 @@ def _typer_callback(function: Callable[..., Any], run: Runner) -> Callable[..., 
 
 def _parameters(options_type: type[Options]) -> Iterator[Parameter]:
     for name, field in options_type.model_fields.items():
-        kind: Any = field.annotation
-        if get_origin(kind) is tuple:  # typer knows lists of any length, but no such tuples
-            kind = GenericAlias(list, get_args(kind)[:1])
-        for option in field.metadata:
-            if isinstance(option, OptionInfo | ArgumentInfo):
-                yield Parameter(
-                    name,
-                    Parameter.KEYWORD_ONLY,
-                    default=Parameter.empty if field.is_required() else field.get_default() or None,
-                    annotation=Annotated[kind, option],
-                )
+        given = [each for each in field.metadata if isinstance(each, OptionInfo | ArgumentInfo)]
+        option = given[0] if given else _inherited_option(options_type, name)
+        if option is not None:
+            yield Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if field.is_required() else field.get_default() or None,
+                annotation=Annotated[_plain_type(field.annotation), option],
+            )
+
+
+def _inherited_option(options_type: type[Options], name: str) -> OptionInfo | None:
+    """Return the option of a field that `shown` describes, with the field's lower limit."""
+    shown = [base.__dict__["shown"] for base in options_type.__mro__ if "shown" in base.__dict__]
+    option = next((options[name] for options in shown if name in options), None)
+    if option is None:
+        return None
+    option = copy(option)
+    field = options_type.model_fields[name]
+    # above the upper limit, the model's own message is clearer than typer's
+    option.min = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    if field.annotation is bool and not option.param_decls:  # without a --no-NAME
+        option.param_decls = (f"--{name.replace('_', '-')}",)
+    return cast(OptionInfo, option)
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return a type as typer reads it: without validators, and a list for a tuple."""
+    if get_origin(kind) is Annotated:
+        return _plain_type(get_args(kind)[0])
+    if get_origin(kind) is tuple:  # typer knows lists of any length, but no such tuples
+        return GenericAlias(list, get_args(kind)[:1])
+    if isinstance(kind, UnionType) or get_origin(kind) is Union:
+        return Union[tuple(_plain_type(each) for each in get_args(kind))]  # noqa: UP007 - of a tuple
+    return kind

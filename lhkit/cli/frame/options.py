@@ -2,21 +2,20 @@
 
 import re
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, ClassVar
 
 import typer
 
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import DEFAULT_LOCALE, available_locales
-from lhkit.base.options import validate_options
 from lhkit.cli.frame.command import Options
+from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
+from lhkit.models.decoding import Constraint
 from lhkit.models.precision import Dtype
 from lhkit.models.runtimes import LLAMA_CPP, Runtime
 from lhkit.settings import Settings
-
-if TYPE_CHECKING:
-    from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
 
 LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
 """The values of `--locale` as text, the default first."""
@@ -32,36 +31,28 @@ Model = Annotated[
         help="gemma or gemma-base (embedded), or the name that the server at --base-url serves."
     ),
 ]
-Dialect = Annotated[
-    str,
-    typer.Option(
-        help="Format of tool calls: json, pythonic, functiongemma, gemma4, or openai (the server "
-        "parses them)."
-    ),
-]
-Constraint = Annotated[
-    Literal["off", "auto", "required"],
-    typer.Option(
-        "--constrain",
-        metavar="MODE",
-        help="Constrained decoding: off, auto (text or a valid call), required (a valid call).",
-    ),
-]
-DtypeOption = Annotated[
-    Dtype | None,
-    typer.Option(
-        metavar="TYPE",
-        help="bfloat16 or float32. Default: LHKIT_DTYPE, else what is fast on this processor.",
-    ),
-]
-RuntimeOption = Annotated[
-    Runtime | None,
-    typer.Option(
-        metavar="NAME",
-        help="Server of an embedded model: vllm or llama.cpp (one quantised file, starts in "
-        "seconds). Default: LHKIT_RUNTIME, else vllm.",
-    ),
-]
+DIALECT = typer.Option(
+    help="Format of tool calls: json, pythonic, functiongemma, gemma4, or openai (the server "
+    "parses them)."
+)
+Dialect = Annotated[str, DIALECT]
+CONSTRAINT = typer.Option(
+    "--constrain",
+    metavar="MODE",
+    help="Constrained decoding: off, auto (text or a valid call), required (a valid call).",
+)
+ConstraintOption = Annotated[Constraint, CONSTRAINT]
+DTYPE = typer.Option(
+    metavar="TYPE",
+    help="bfloat16 or float32. Default: LHKIT_DTYPE, else what is fast on this processor.",
+)
+DtypeOption = Annotated[Dtype | None, DTYPE]
+RUNTIME = typer.Option(
+    metavar="NAME",
+    help="Server of an embedded model: vllm or llama.cpp (one quantised file, starts in "
+    "seconds). Default: LHKIT_RUNTIME, else vllm.",
+)
+RuntimeOption = Annotated[Runtime | None, RUNTIME]
 Locale = Annotated[
     str | None,
     typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else {DEFAULT_LOCALE}."),
@@ -110,56 +101,24 @@ MarkdownFile = Annotated[
 ]
 JunitFile = Annotated[Path | None, typer.Option(dir_okay=False, help="Write the run as JUnit XML.")]
 
-_SCENARIOS = "Scenarios"  # title of a group of options in the help
+_of_scenarios = partial(typer.Option, rich_help_panel="Scenarios")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1)}
 
 
-class SelectOptions(Options):
-    """Which scenarios to take; the names and meanings of `harness.scenario_filter`."""
+class SelectOptions(ScenarioFilter, Options):
+    """Which scenarios to take."""
 
-    only: Annotated[
-        tuple[str, ...],
-        typer.Option(
-            metavar="ID", rich_help_panel=_SCENARIOS, help="This id, or ac01-*; repeatable."
-        ),
-    ] = ()
-    tag: Annotated[
-        tuple[str, ...],
-        typer.Option(metavar="TAG", rich_help_panel=_SCENARIOS, help="With this tag."),
-    ] = ()
-    ac: Annotated[
-        tuple[str, ...],
-        typer.Option(metavar="AC", rich_help_panel=_SCENARIOS, help="Of this criterion."),
-    ] = ()
-    locale: Annotated[
-        tuple[str, ...],
-        typer.Option(metavar="LOCALE", rich_help_panel=_SCENARIOS, help=f"In {LOCALES}."),
-    ] = ()
-    failed: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", rich_help_panel=_SCENARIOS, help="Those that failed there."),
-    ] = None
-    sample: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", rich_help_panel=_SCENARIOS, help="N of them at random."),
-    ] = None
-    seed: Annotated[int, typer.Option(min=0, rich_help_panel=_SCENARIOS, help="Of --sample.")] = 0
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", rich_help_panel=_SCENARIOS, help="The first N only."),
-    ] = None
-
-    def scenario_filter(self) -> "ScenarioFilter":
-        """Return the filter.
-
-        Raises:
-            UsageError: a value is out of range.
-        """
-        from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
-
-        names = ScenarioFilter.model_fields
-        return validate_options(ScenarioFilter, **{name: getattr(self, name) for name in names})
+    shown: ClassVar = {
+        "only": _of_scenarios(metavar="ID", help="This id, or ac01-*; repeatable."),
+        "tag": _of_scenarios(metavar="TAG", help="With this tag."),
+        "ac": _of_scenarios(metavar="AC", help="Of this criterion."),
+        "locale": _of_scenarios(metavar="LOCALE", help=f"In {LOCALES}."),
+        "failed": _of_scenarios(metavar="RUN", help="Those that failed there."),
+        "sample": _of_scenarios(metavar="N", help="N of them at random."),
+        "seed": _of_scenarios(help="Of --sample."),
+        "limit": _of_scenarios(metavar="N", help="The first N only."),
+    }
 
 
 def parse_duration(text: str) -> float:

@@ -18,11 +18,9 @@ from lhkit.conversation.responses import weights_label
 from lhkit.harness.records.record import MAX_SECONDS, SCHEMA, parse_moment
 from lhkit.harness.records.tool_specs import ToolSpec
 from lhkit.harness.records.wall_clock import TimeBreakdown
-from lhkit.harness.scenarios.scenario import User
+from lhkit.harness.scenarios.sample_id import MAX_REPEATS
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
-
-MAX_REPEATS = 10_000
-"""The most repeats of a run: each repeat becomes a row in memory."""
+from lhkit.harness.scenarios.user import User
 
 _Scalar: TypeAlias = str | int | float | bool | None
 
@@ -175,7 +173,6 @@ class Provenance:
         command: the command line, if there was one.
         setup_s: seconds of setup before `replay`, without `server_s`; None if not measured.
         server_s: seconds until a server had started for it; None if not measured.
-        selection: how the scenarios were selected before `replay`; None if they are all.
     """
 
     started_at: datetime | None = None
@@ -184,7 +181,6 @@ class Provenance:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     setup_s: float | None = None
     server_s: float | None = None
-    selection: ScenarioSelection | None = None
 
 
 def text_sha256(text: str) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from lhkit.base.errors import MissingRunError, UsageError
 from lhkit.base.options import DEFAULT_TOOLSET, validate_options
@@ -30,7 +30,7 @@ from lhkit.harness.records.store import (
     stored_records,
 )
 from lhkit.harness.scenarios.sample_id import SampleId
-from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
+from lhkit.harness.scenarios.scenario_filter import FilterOverrides, ScenarioFilter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +130,7 @@ class Run:
             selection=self.manifest.selection,
         )
 
-    def select(self, **filters: Any) -> "Run":
+    def select(self, **filters: Unpack[FilterOverrides]) -> "Run":
         """Return the part of the run with selected scenarios.
 
         Args:

@@ -23,7 +23,8 @@ from lhkit.harness.running.fingerprint import (
 from lhkit.harness.running.sessions import read_row_keys
 from lhkit.harness.running.tool_injection import inject_faults
 from lhkit.harness.scenarios.sample_id import SampleId
-from lhkit.harness.scenarios.scenario import Scenario, User
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scenarios.user import User
 from lhkit.models.base import ChatModel, SupportsConversations
 from lhkit.models.recorded.cassette import CassetteModel
 from lhkit.tools.registry import ToolRegistry
@@ -121,6 +122,14 @@ class Plan:
             return self
         scenarios = tuple(replace(planned, code_sha256="") for planned in self.scenarios)
         return replace(self, scenarios=scenarios, code_sha256="")
+
+    def at(self, base_url: str) -> "Plan":
+        """Return the plan for the same model at another address, which no content hash covers."""
+        scenarios = tuple(
+            replace(planned, identity=replace(planned.identity, base_url=base_url))
+            for planned in self.scenarios
+        )
+        return replace(self, scenarios=scenarios)
 
     @property
     def hashes(self) -> SampleHashes:

@@ -9,10 +9,11 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from tqdm.auto import tqdm
 
@@ -25,7 +26,6 @@ from lhkit.base.errors import (
     UsageError,
 )
 from lhkit.base.locales import load_catalog
-from lhkit.base.options import validate_options
 from lhkit.base.text import percent
 from lhkit.harness.records.manifest import Invocation, Manifest, Provenance
 from lhkit.harness.records.record import Evidence, Judgement, SampleRecord, Verdict, encode_record
@@ -47,13 +47,15 @@ from lhkit.harness.records.store import (
 )
 from lhkit.harness.records.wall_clock import WallClock
 from lhkit.harness.results.results import Run
-from lhkit.harness.running.plan import ModelSource, Plan, PlannedSample, plan_run, run_clock
-from lhkit.harness.running.run_options import ReplayOptions
+from lhkit.harness.running.plan import ModelSource, Plan, PlannedSample, run_clock
+from lhkit.harness.running.prepared import PreparedRun, choose_scenarios, prepare_run
+from lhkit.harness.running.run_options import RunOptions, RunOverrides
 from lhkit.harness.running.sample import SampleContext, run_planned_sample, sample_record, warm_up
 from lhkit.harness.scenarios.assignment import FEW, load_solver
 from lhkit.harness.scenarios.sample_id import SampleId
-from lhkit.harness.scenarios.scenario import Scenario, User
-from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
+from lhkit.toolset import ToolsetSource, load_toolset
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -119,31 +121,18 @@ class SampleRunner(Protocol):
 async def replay(
     scenarios: Sequence[Scenario],
     model: ModelSource,
+    options: RunOptions | None = None,
     *,
-    toolset: ToolsetSource = DEFAULT,
+    toolset: ToolsetSource | None = None,
     runner: SampleRunner | None = None,
     run_dir: Path | None = None,
-    repeats: int = 1,
-    user: User = "script",
-    variants: bool = False,
-    only: str | Sequence[str] = (),
-    tag: str | Sequence[str] = (),
-    ac: str | Sequence[str] = (),
-    locale: str | Sequence[str] = (),
-    failed: Path | str | None = None,
-    sample: int | None = None,
-    seed: int = 0,
-    limit: int | None = None,
-    concurrency: int = 1,
-    max_attempts: int = 3,
-    keep_prompts: bool = False,
-    keep_states: bool = False,
     keep_records: bool = True,
     progress: bool = True,
     on_resume: Callable[[Resumption], object] | None = None,
     provenance: Provenance | None = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    **overrides: Unpack[RunOverrides],
 ) -> Run:
     """Run every scenario and return the records.
 
@@ -160,27 +149,13 @@ async def replay(
     Args:
         scenarios: the scenarios.
         model: a model, or a factory that creates one for each scenario.
-        toolset: a toolset that opens an isolated session for each sample, or its reference.
+        options: what is run and stored, such as the options of an arm of a suite. Its fields that
+            say how to open a model are not read: `model` is open.
+        toolset: a toolset that opens an isolated session for each sample, or its reference; by
+            default that of the options.
         runner: runs the samples elsewhere (see `scale`). `model` then only provides the identity,
             and the records stay on disk, as with `keep_records=False`.
         run_dir: the folder of the records; None keeps them in memory only.
-        repeats: samples per scenario.
-        user: the simulated user at the confirmation: `script`, `careful` or `hasty`
-            (`Scenario.with_user`).
-        variants: run each scenario in all wordings of its user messages, each `repeats` times.
-        only: run the scenarios with these ids, or patterns with `*` and `?`. This and the next
-            seven are `ScenarioFilter`'s: all apply; the manifest records what was left out.
-        tag: those with one of these tags.
-        ac: those of these acceptance criteria.
-        locale: those in these languages.
-        failed: those with a failed sample in this run folder.
-        sample: so many of the remaining, drawn at random.
-        seed: of the random draw.
-        limit: the first of the remaining, at most so many.
-        concurrency: conversations at a time.
-        max_attempts: attempts per sample.
-        keep_prompts: store the text of prompts, not only their hash.
-        keep_states: store the initial and final states, not only the changes.
         keep_records: hold the records in memory; otherwise each is read from disk when it is
             accessed, so that memory does not grow with them. Requires a `run_dir`.
         progress: show a progress bar.
@@ -188,51 +163,85 @@ async def replay(
         provenance: metadata for the manifest: start, commit, hardware.
         clock: monotonic seconds; by default `plan.run_clock`.
         sleep: waits for so many seconds.
+        overrides: fields of `RunOptions` and `ScenarioFilter` instead of those in `options`, such
+            as `repeats=3` or `tag="hard"`.
 
     Raises:
-        UsageError: an option is out of range (`ReplayOptions`), or a scenario is invalid
+        UsageError: an option is out of range (`RunOptions`), or a scenario is invalid
             (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
-    options = validate_options(
-        ReplayOptions,
-        repeats=repeats,
-        user=user,
-        variants=variants,
-        only=only,
-        tag=tag,
-        ac=ac,
-        locale=locale,
-        failed=failed,
-        sample=sample,
-        seed=seed,
-        limit=limit,
-        concurrency=concurrency,
-        max_attempts=max_attempts,
-        keep_prompts=keep_prompts,
-        keep_states=keep_states,
+    if unknown := overrides.keys() - RunOverrides.__annotations__.keys():
+        raise TypeError(f"replay() got an unexpected keyword argument {min(unknown)!r}")
+    options = (options or RunOptions()).derive(**overrides)
+    chosen = choose_scenarios(scenarios, options)
+    tools = load_toolset(options.toolset if toolset is None else toolset)
+    prepared = prepare_run(chosen, tools, options)
+    return await run_prepared(
+        prepared,
+        model,
+        runner=runner,
+        run_dir=run_dir,
+        keep_records=keep_records,
+        progress=progress,
+        on_resume=on_resume,
+        provenance=provenance or Provenance(),
+        clock=clock,
+        sleep=sleep,
     )
-    scenarios, selection = options.choose(scenarios)
-    provenance = provenance or Provenance()
-    selection = selection or provenance.selection
+
+
+def _signature() -> Signature:
+    """Return the signature of `replay` with each of `overrides`, for `help` and editors."""
+    declared, defaults = signature(replay), RunOptions()
+    *given, _ = declared.parameters.values()
+    overrides = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(defaults, name), annotation=kind)
+        for name, kind in RunOverrides.__annotations__.items()
+    ]
+    return declared.replace(parameters=[*given, *overrides])
+
+
+replay.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+async def run_prepared(
+    prepared: PreparedRun,
+    model: ModelSource,
+    *,
+    provenance: Provenance,
+    concurrency: int = 1,
+    runner: SampleRunner | None = None,
+    run_dir: Path | None = None,
+    keep_records: bool = True,
+    progress: bool = True,
+    on_resume: Callable[[Resumption], object] | None = None,
+    clock: Callable[[], float] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Run:
+    """Run a prepared run, as `replay`; `concurrency` is the default of the options'.
+
+    Raises:
+        LhkitError: as `replay`.
+    """
+    options = prepared.options
+    concurrency = options.concurrency or concurrency
     keep_records = keep_records and runner is None
     if run_dir is None and not keep_records:
         option = "keep_records=False" if runner is None else "runner"
         raise UsageError(f"{option} requires run_dir: the records are stored there.")
     wall = WallClock(asyncio.get_running_loop().time)  # real time, even if `clock` is a recording's
-    toolset = load_toolset(toolset)
-    plan = plan_run(scenarios, model, toolset, repeats=repeats, user=user)
-    expected = (turn.expect for scenario in scenarios for turn in scenario.turns)
+    plan = prepared.plan(model)
+    expected = (turn.expect for planned in plan.scenarios for turn in planned.scenario.turns)
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
         load_solver()  # not during a turn that is timed
-    if repeats > 1:
-        import_module(
-            "lhkit.harness.figures.statistics"
-        )  # report missing packages before the model works
+    if options.repeats > 1:
+        # report missing packages before the model works
+        import_module("lhkit.harness.figures.statistics")
     clock = clock or run_clock(model, concurrency=concurrency)
     context = SampleContext(
-        model=model,
-        toolset=toolset,
+        model=prepared.label(model),
+        toolset=prepared.toolset,
         clock=clock,
         options=options,
         begun_s=clock(),
@@ -252,15 +261,15 @@ async def replay(
             runner=runner,
             writer=writer,
             keep_records=keep_records,
-            max_attempts=max_attempts,
-            max_unreachable=max_attempts * min(concurrency, max(1, len(plan.hashes))),
+            max_unreachable=options.max_attempts * min(concurrency, max(1, len(plan.hashes))),
             sleep=sleep,
             wall=wall,
         )
         return await _run_plan(
             plan,
             execution,
-            replace(provenance, selection=selection),
+            prepared.chosen.selection,
+            provenance,
             concurrency=concurrency,
             progress=progress,
             on_resume=on_resume,
@@ -279,6 +288,7 @@ def _remarks(resumption: Resumption) -> list[str]:
 async def _run_plan(
     plan: Plan,
     execution: "_Execution",
+    selection: ScenarioSelection | None,
     provenance: Provenance,
     *,
     concurrency: int,
@@ -289,7 +299,7 @@ async def _run_plan(
     before = read_manifest(folder) if folder else Manifest()
     if folder:
         names = [planned.scenario.id for planned in plan.scenarios]
-        require_kept_whole(folder, names, provenance.selection)
+        require_kept_whole(folder, names, selection)
     plan = plan.resuming(before)
     hashes = plan.hashes
     resumption = execution.resume(plan, before)
@@ -315,7 +325,7 @@ async def _run_plan(
             "git_commit": provenance.git_commit,
             "command": list(provenance.command),
             "hardware": dict(provenance.hardware),
-            **({"selection": provenance.selection} if provenance.selection else {}),
+            **({"selection": selection} if selection else {}),
             "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
         }
         manifest = Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())
@@ -356,7 +366,6 @@ class _Execution:
     runner: SampleRunner | None
     writer: "_JournalWriter | None"
     keep_records: bool
-    max_attempts: int
     max_unreachable: int
     sleep: Callable[[float], Awaitable[None]]
     wall: WallClock
@@ -413,7 +422,8 @@ class _Execution:
 
     async def _run_with_retries(self, sample: PlannedSample) -> SampleRecord | EncodedRecord:
         record: SampleRecord | EncodedRecord | None = None
-        for attempt in range(1, self.max_attempts + 1):
+        max_attempts = self.context.options.max_attempts
+        for attempt in range(1, max_attempts + 1):
             if self.unreachable >= self.max_unreachable:
                 break
             record = await self._run_once(sample, attempt)
@@ -421,7 +431,7 @@ class _Execution:
             self.unreachable = self.unreachable + 1 if cause == _UNREACHABLE else 0
             if cause not in _TRANSIENT:
                 break
-            if attempt < self.max_attempts:
+            if attempt < max_attempts:
                 await self.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1)))
         reason = f"the server was unreachable {self.unreachable} times in a row"
         return record or self._untried_record(sample, reason)

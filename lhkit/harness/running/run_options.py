@@ -1,84 +1,91 @@
-"""Options of a run, for `replay`, the command line, suites and Ray."""
+"""The options of a run, each declared once: for `replay`, the command line, suites, pytest and Ray.
 
-from collections.abc import Iterable, Mapping, Sequence
+A value and its limits, nothing else: light enough for the help of a command.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
-from lhkit.base.errors import UsageError
-from lhkit.base.options import DEFAULT_TOOLSET, REPLY_TOKENS
-from lhkit.harness.records.manifest import MAX_REPEATS
-from lhkit.harness.records.store import select_scenarios
-from lhkit.harness.scenarios.scenario import Scenario, User
-from lhkit.harness.scenarios.scenario_filter import Count, ScenarioFilter, ScenarioSelection
-from lhkit.models.dialects.base import Constraint
+from lhkit.base.options import DEFAULT_TOOLSET, validate_options
+from lhkit.harness.scenarios.sample_id import MAX_REPEATS
+from lhkit.harness.scenarios.scenario_filter import Count, FilterOverrides, ScenarioFilter
+from lhkit.harness.scenarios.user import User
+from lhkit.models.decoding import Constraint
 from lhkit.models.precision import Dtype
 from lhkit.models.runtimes import Runtime
 
-MAX_SAMPLES = 100_000
-"""The most samples of one run: their records are in memory for its report."""
 MAX_CONCURRENCY = 4_096
 MAX_ATTEMPTS = 100
 MAX_TOKENS = 1_000_000
 """The most tokens of one model message, above any context length."""
 
 
-class ReplayOptions(ScenarioFilter):
-    """What is run and what is stored, independent of the model.
+class RunOptions(ScenarioFilter):
+    """What is run, under which conditions, and what is stored.
 
-    The default of `concurrency` is what the server can run at once.
-    """
-
-    toolset: str = DEFAULT_TOOLSET
-    user: User = "script"
-    variants: bool = False
-    repeats: Count = Field(default=1, ge=1, le=MAX_REPEATS)
-    concurrency: Count | None = Field(default=None, ge=1, le=MAX_CONCURRENCY)
-    max_attempts: Count = Field(default=3, ge=1, le=MAX_ATTEMPTS)
-    max_tokens: Count = Field(default=REPLY_TOKENS, ge=1, le=MAX_TOKENS)
-    keep_prompts: bool = False
-    keep_states: bool = False
-
-    def expand(self, scenarios: Iterable[Scenario]) -> tuple[Scenario, ...]:
-        """Return scenarios in all their wordings, if `variants` are requested."""
-        return tuple(
-            wording
-            for scenario in scenarios
-            for wording in (scenario.wordings() if self.variants else (scenario,))
-        )
-
-    def choose(
-        self, scenarios: Sequence[Scenario]
-    ) -> tuple[tuple[Scenario, ...], ScenarioSelection | None]:
-        """Return the scenarios to run, and how they were selected; None if they are all.
-
-        Raises:
-            UsageError: the filter fits no scenario, or there are too many samples.
-            RunError: the run of `failed` cannot be read.
-        """
-        taken, selection = select_scenarios(self, scenarios)
-        wordings = self.expand(taken)
-        if len(wordings) * self.repeats > MAX_SAMPLES:
-            raise UsageError(
-                f"{self.repeats} repeats of {len(wordings)} scenarios are more than {MAX_SAMPLES} "
-                "samples. Use fewer, or split the scenario files over several runs."
-            )
-        return wordings, selection
-
-
-class RunOptions(ReplayOptions):
-    """The options of one run, with its model.
-
-    Attributes:
-        base_urls: servers of the same model.
-        stress: the text for `parse_stress`.
-        instructions: replacements of the assistant's instructions, by locale.
+    The first seven say how to open the model and the toolset; `replay`, which is given both, reads
+    the rest.
     """
 
     model: str | None = None
+    """The model: an embedded or scripted one, or as its server names it."""
     base_urls: tuple[str, ...] = ()
+    """Servers of the same model."""
+    toolset: str = DEFAULT_TOOLSET
+    """The reference of the toolset."""
     dialect: str = "json"
+    """The format of tool calls."""
     constraint: Constraint = "off"
+    """How decoding is constrained."""
     dtype: Dtype | None = None
+    """The number type of an embedded model; None for that of the settings."""
     runtime: Runtime | None = None
+    """The server of an embedded model; None for that of the settings."""
+
+    user: User = "script"
+    """The simulated user at the confirmation (`Scenario.with_user`)."""
     stress: str = ""
+    """Harder conditions: the text for `parse_stress`."""
     instructions: Mapping[str, str] = Field(default_factory=dict)
+    """Replacements of the assistant's instructions, by locale."""
+    repeats: Count = Field(default=1, ge=1, le=MAX_REPEATS)
+    """Samples per scenario."""
+    variants: bool = False
+    """Whether to run each scenario in all wordings of its user messages, each `repeats` times."""
+    concurrency: Count | None = Field(default=None, ge=1, le=MAX_CONCURRENCY)
+    """Conversations at a time; None for what the server can run at once, and for 1 in `replay`."""
+    max_attempts: Count = Field(default=3, ge=1, le=MAX_ATTEMPTS)
+    """Attempts per sample, if its errors may pass."""
+    max_tokens: Count | None = Field(default=None, ge=1, le=MAX_TOKENS)
+    """Most tokens of a model message; None for `REPLY_TOKENS`, and for the assistant's own limit in
+    `replay`."""
+    keep_prompts: bool = False
+    """Whether to store the text of prompts, not only their hash."""
+    keep_states: bool = False
+    """Whether to store the initial and final states, not only the changes."""
+
+    def derive(self, **changes: Any) -> "RunOptions":
+        """Return these options, without those of a subclass, with other values.
+
+        Raises:
+            UsageError: a value is invalid.
+        """
+        values = {name: getattr(self, name) for name in RunOptions.model_fields}
+        return validate_options(RunOptions, **{**values, **changes})
+
+
+class RunOverrides(FilterOverrides, total=False):
+    """The fields of `RunOptions` that `replay` reads, as keywords, for type checkers."""
+
+    user: User
+    stress: str
+    instructions: Mapping[str, str]
+    repeats: int
+    variants: bool
+    concurrency: int | None
+    max_attempts: int
+    max_tokens: int | None
+    keep_prompts: bool
+    keep_states: bool

@@ -28,7 +28,7 @@ from lhkit.harness.records.turn_record import TimedEvents, turn_record
 from lhkit.harness.records.wall_clock import WallClock
 from lhkit.harness.running.fingerprint import tool_specs
 from lhkit.harness.running.plan import ModelSource, PlannedSample, seed_sampling, select_model
-from lhkit.harness.running.run_options import ReplayOptions
+from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.running.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.running.simulated_users import confirm_gate
 from lhkit.harness.running.tool_injection import inject_faults, real_tools
@@ -62,7 +62,7 @@ class SampleContext:
     model: ModelSource
     toolset: Toolset
     clock: Callable[[], float]
-    options: ReplayOptions = field(default_factory=ReplayOptions)
+    options: RunOptions = field(default_factory=RunOptions)
     begun_s: float = 0.0
     started_at: datetime | None = None
     wall: WallClock | None = None
@@ -100,7 +100,7 @@ async def run_sample(scenario: Scenario, model: ModelSource, toolset: Toolset) -
         model=model,
         toolset=toolset,
         clock=lambda: 0.0,
-        options=ReplayOptions(keep_states=True),
+        options=RunOptions(keep_states=True),
     )
     return await run_planned_sample(
         PlannedSample(scenario=scenario, repeat=0, content_hash=""), context

@@ -65,10 +65,10 @@ def _parse_part(name: str, number: str, part: str) -> Any:
     )
 
 
-def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[ModelSource, Toolset]:
-    """Return model and toolset with the stress applied."""
+def labelled(source: ModelSource, stress: Stress) -> ModelSource:
+    """Return a model whose identity has the label of the stress."""
     if not stress.label:
-        return source, toolset
+        return source
 
     def create_model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         if callable(source):
@@ -77,7 +77,7 @@ def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[Mod
             return _Labelled(source.conversation(), stress.label)
         return _Shared(source, stress.label)
 
-    return create_model, _with_more_tools(toolset, stress)
+    return create_model
 
 
 class _Labelled:
@@ -116,8 +116,10 @@ class _Shared(_Labelled):
         """Leave the shared model open."""
 
 
-def _with_more_tools(toolset: Toolset, stress: Stress) -> Toolset:
+def stressed(toolset: Toolset, stress: Stress) -> Toolset:
     """Return a toolset whose sessions have more tools, or tools in another order."""
+    if not stress.label:
+        return toolset
     known: dict[str, tuple[ToolRegistry, ToolRegistry]] = {}
 
     def registry(session: Session, locale: str) -> ToolRegistry:

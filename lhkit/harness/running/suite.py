@@ -16,15 +16,17 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.base.errors import UsageError
 from lhkit.base.files import read_text_file
-from lhkit.harness.running.run_options import ReplayOptions, RunOptions
+from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.scenarios.faults import format_path, validation_faults
-from lhkit.harness.scenarios.scenario import User
-from lhkit.models.dialects.base import Constraint
+from lhkit.harness.scenarios.user import User
+from lhkit.models.decoding import Constraint
 from lhkit.models.runtimes import Runtime
 from lhkit.toolset import reference_from
 
 DEFAULT_PROMPT = "default"
-"""The name of the assistant's own prompt."""
+"""The name of the prompt of the suite's `instructions`, else of the assistant's own."""
+
+_DEFAULT_MODEL = "gemma"
 
 
 class _Table(BaseModel):
@@ -47,22 +49,22 @@ class PromptFile(_Table):
 class Arms(_Table):
     """The axes; every combination is run. Names consist of the axes with several values.
 
-    The default of `runtimes` is the runtime in the settings, that of `users` the suite's `user`.
+    The default of an axis is the suite's own option: that of `users` is its `user`.
     """
 
-    models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
+    models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] | None = None
     runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
-    dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
-    constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] = ("off",)
+    dialects: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] | None = None
     prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
-    stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
+    stress: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     users: Annotated[tuple[User, ...], Field(min_length=1)] | None = None
 
 
-class Suite(ReplayOptions):
-    """One suite. Files in `scenarios` and `toolset` are relative to the suite's folder.
+class Suite(RunOptions):
+    """One suite: the options of its arms, and the axes that vary some of them.
 
-    The default of `concurrency` depends on each arm's server.
+    Files in `scenarios` and `toolset` are relative to the suite's folder.
     """
 
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
@@ -123,17 +125,22 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         UsageError: a prompt file cannot be read, or two arms have the same name.
     """
     axes = suite.arms
-    shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
-    shared["toolset"] = reference_from(folder, suite.toolset)
-    runtimes, users = axes.runtimes or (None,), axes.users or (suite.user,)
-    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress, users)
-    is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
+    own = suite.model or (None if suite.base_urls else _DEFAULT_MODEL)
+    models = axes.models or (ServedModel(name=own),)
+    rest = (
+        axes.runtimes or (suite.runtime,),
+        axes.dialects or (suite.dialect,),
+        axes.constraints or (suite.constraint,),
+        axes.prompts,
+        axes.stress or (suite.stress,),
+        axes.users or (suite.user,),
+    )
+    is_named = [len(axis) > 1 for axis in (models, *rest)]
     if not any(is_named):
         is_named[0] = True
+    toolset = reference_from(folder, suite.toolset)
     arms: dict[str, Arm] = {}
-    for model, runtime, dialect, constraint, prompt, stress, user in product(
-        axes.models, runtimes, *rest
-    ):
+    for model, runtime, dialect, constraint, prompt, stress, user in product(models, *rest):
         served = ServedModel(name=model) if isinstance(model, str) else model
         parts = (
             served.name or served.base_url or "served",
@@ -148,16 +155,17 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name).strip("-.")
         if name in arms:
             raise UsageError(f"Two arms have the name {name!r}. List each value of an axis once.")
-        instructions = suite.prompts.get(prompt, {}).items()
-        options = RunOptions(
-            **{**shared, "user": user},
+        texts = {loc: _text(text, folder) for loc, text in suite.prompts.get(prompt, {}).items()}
+        options = suite.derive(
+            toolset=toolset,
             model=served.name,
-            base_urls=() if served.base_url is None else (served.base_url,),
+            base_urls=suite.base_urls if served.base_url is None else (served.base_url,),
             runtime=runtime,
             dialect=dialect,
             constraint=constraint,
+            instructions={**suite.instructions, **texts},
             stress=stress,
-            instructions={locale: _text(text, folder) for locale, text in instructions},
+            user=user,
         )
         arms[name] = Arm(name=name, options=options)
     return tuple(arms.values())

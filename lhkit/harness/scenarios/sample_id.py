@@ -3,6 +3,9 @@
 import re
 from dataclasses import dataclass
 
+MAX_REPEATS = 10_000
+"""The most repeats of a run: each repeat becomes a row in memory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleId:

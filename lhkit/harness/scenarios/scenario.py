@@ -39,10 +39,8 @@ from lhkit.harness.scenarios.faults import (
 from lhkit.harness.scenarios.matchers import Args, Row, SearchPattern
 from lhkit.harness.scenarios.relative_dates import misspelt_dates, resolve_dates
 from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.user import User
 from lhkit.harness.scenarios.values import normalize_reply
-
-User: TypeAlias = Literal["script", "careful", "hasty"]
-"""The simulated user: as scripted, one who reads each card, or one who always accepts."""
 
 DIFFICULTIES = ("plain", "hard")
 """Tags that state the difficulty. A plain conversation has one or two turns, one request and no

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -28,8 +28,21 @@ def _as_tuple(value: Any) -> Any:
 
 _Values: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 _Folder: TypeAlias = Annotated[
-    str, BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
+    str, BeforeValidator(lambda value: str(Path(value)) if isinstance(value, str | Path) else value)
 ]
+
+
+class FilterOverrides(TypedDict, total=False):
+    """The fields of `ScenarioFilter` as keywords, for type checkers."""
+
+    only: str | Sequence[str]
+    tag: str | Sequence[str]
+    ac: str | Sequence[str]
+    locale: str | Sequence[str]
+    failed: Path | str | None
+    sample: int | None
+    seed: int
+    limit: int | None
 
 
 class Described(Protocol):

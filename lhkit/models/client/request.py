@@ -11,9 +11,9 @@ from lhkit.base.json_values import NotJsonError, compact
 from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.conversation.responses import ModelIdentity, Sampling
 from lhkit.models.base import ModelRequest
+from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import (
-    Constraint,
     ToolSpec,
     group_messages,
     is_renderable,

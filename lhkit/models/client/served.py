@@ -12,8 +12,9 @@ from lhkit.models.client.openai_chat import OpenAiHttp
 from lhkit.models.client.request import OPENAI
 from lhkit.models.client.transport import Clock, Endpoint
 from lhkit.models.client.vllm import VllmHttp, always_adds_bos
+from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import Constraint, ToolSpec
+from lhkit.models.dialects.base import ToolSpec
 
 _log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from lhkit.models.client.errors import (
     unexpected_answer,
 )
 from lhkit.models.client.response import ResponseReader
-from lhkit.models.dialects.base import Constraint
+from lhkit.models.decoding import Constraint
 
 if TYPE_CHECKING:
     import aiohttp

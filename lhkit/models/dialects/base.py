@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import JSON
@@ -16,10 +16,8 @@ from lhkit.conversation.messages import (
     UserMessage,
 )
 from lhkit.conversation.tool_results import TRUNCATION_HINT, encode_tool_result
+from lhkit.models.decoding import Constraint
 from lhkit.models.dialects.parser import IncrementalParser, ParseResult
-
-Constraint: TypeAlias = Literal["off", "auto", "required"]
-"""Constrained decoding: `off`; `auto`, free text or a valid call; `required`, a valid call."""
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import compact
 from lhkit.base.schema import NOTED_FORMAT, resolve
-from lhkit.models.dialects.base import Constraint, ToolSpec, tool_spec
+from lhkit.models.decoding import Constraint
+from lhkit.models.dialects.base import ToolSpec, tool_spec
 
 CALL_END = "}"
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from lhkit.base.json_values import JSON, NotJsonError, compact
 from lhkit.conversation.messages import ToolCall, ToolCallMessage
-from lhkit.models.dialects.base import Constraint, ToolSpec, tool_names
+from lhkit.models.decoding import Constraint
+from lhkit.models.dialects.base import ToolSpec, tool_names
 from lhkit.models.dialects.constraint import (
     CALL_END,
     call_start,

@@ -11,7 +11,7 @@ from lhkit.base.errors import UsageError
 from lhkit.base.files import installed_version
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.models.client.identity import weights_name
-from lhkit.models.dialects.base import Constraint
+from lhkit.models.decoding import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.precision import Dtype, Precision, ServedDtype, choose_precision
 from lhkit.models.serving.vllm_server import GPU, PACKAGES, ServerSettings

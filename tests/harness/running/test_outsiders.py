@@ -26,7 +26,6 @@ from lhkit.harness.authoring.reference import (
 from lhkit.harness.records.record import Verdict
 from lhkit.harness.running.rescore import rescore
 from lhkit.harness.running.sample import run_sample
-from lhkit.harness.running.stress import parse_stress, stressed
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ChatModel
 from lhkit.testing import object_schema
@@ -252,8 +251,7 @@ async def test_mutating_toolset_passes_every_repeat_and_changes_no_scenario(
     assert (await mutate(scenarios, toolset)).outcomes
     again = rescore(run, scenarios, toolset)
     assert [record.judgement.verdict for record in again.records] == [Verdict.PASS] * 3
-    model, under_stress = stressed(gold_model, toolset, parse_stress("shuffle"))
-    stress = await play(scenarios, model, toolset=under_stress)
+    stress = await play(scenarios, gold_model, toolset=toolset, stress="shuffle")
     assert stress.records[0].judgement.verdict is Verdict.PASS
     trace = reference_trajectory(scenario, registry_of(toolset, scenario.world, "en"))
     before = deepcopy(trace)

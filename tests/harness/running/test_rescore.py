@@ -208,8 +208,8 @@ async def test_rescore_counts_distractor_call_as_unexpected(
   turns: [{user: find milk, expect: {extra: reads}}]
 """)
     source = ScriptedModel([call("get_weather", city="Seoul"), say("none")])
-    model, harder = stressed(source, toolset, Stress(distractors=1))
-    run = await play(scenarios, model, toolset=harder)
+    harder = stressed(toolset, Stress(distractors=1))
+    run = await play(scenarios, source, toolset=toolset, stress="distractors=1")
     assert run.records[0].judgement.scores[0].surplus_calls == 1
     assert rescore(run, scenarios, harder).records == run.records
 

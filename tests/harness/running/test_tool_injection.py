@@ -41,8 +41,9 @@ FIND = """
 
 
 async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **options: Any) -> Run:
-    harder, world = stressed(model, toolset, stress)
-    return await replay(scenarios, harder, toolset=world, progress=False, **options)
+    return await replay(
+        scenarios, model, toolset=toolset, stress=stress.label, progress=False, **options
+    )
 
 
 @pytest.mark.slow
@@ -138,7 +139,7 @@ def test_parse_stress_refuses_invalid_text(text: str) -> None:
 def test_stress_refuses_distractor_with_name_of_tool(toolset: Any) -> None:
     taken = distractors(1, "en")[0]
     toolset.registry = ToolRegistry([*toolset.registry.definitions, taken])
-    _, world = stressed(gold_model, toolset, Stress(distractors=1))
+    world = stressed(toolset, Stress(distractors=1))
     with pytest.raises(UsageError, match="get_weather"):
         world.open({}, "ko")
 

@@ -16,7 +16,6 @@ from lhkit.harness.records.transcript import transcript
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
 from lhkit.harness.running.run import replay
-from lhkit.harness.running.stress import parse_stress, stressed
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.views.html import SampleView
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
@@ -120,8 +119,9 @@ async def test_new_tool_has_scripted_faults(play: Play) -> None:
 
 @pytest.mark.parametrize("stress", ["distractors=2", "shuffle", "distractors=1,shuffle"])
 async def test_new_tool_works_under_stress(clock: Callable[[], float], stress: str) -> None:
-    model, harder = stressed(taking, Boxes(), parse_stress(stress))
-    run = await replay([scenario("box")], model, toolset=harder, progress=False, clock=clock)
+    run = await replay(
+        [scenario("box")], taking, toolset=Boxes(), stress=stress, progress=False, clock=clock
+    )
     (record,) = run.records
     assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
     (taken,) = record.evidence.turns[1].calls

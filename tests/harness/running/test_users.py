@@ -21,7 +21,7 @@ from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
-from lhkit.harness.scenarios.scenario import User
+from lhkit.harness.scenarios.user import User
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play, printed
 

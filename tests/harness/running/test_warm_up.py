@@ -12,7 +12,6 @@ from lhkit.base.errors import ServerUnreachableError
 from lhkit.conversation.responses import ModelEvent
 from lhkit.harness.records.record import Verdict
 from lhkit.harness.records.store import read_manifest
-from lhkit.harness.running.stress import Stress, stressed
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ModelRequest
@@ -118,8 +117,7 @@ async def test_warm_up_ignores_errors(play: Play, load: Load) -> None:
 
 async def test_warm_up_includes_distractors(play: Play, load: Load, toolset: Any) -> None:
     model = Reading()
-    labelled, harder = stressed(model, toolset, Stress(distractors=1))
-    await play(chats(load, ko=2), labelled, toolset=harder)
+    await play(chats(load, ko=2), model, toolset=toolset, stress="distractors=1")
     (kind, shown), (_, asked), _ = model.seen
     assert kind == "shown"
     assert shown.tools == asked.tools

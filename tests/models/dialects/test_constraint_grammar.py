@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator
 
 from lhkit.base.json_values import compact
 from lhkit.lifehelper import toolset as life_helper
+from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import Constraint, ToolSpec
+from lhkit.models.dialects.base import ToolSpec
 
 pytestmark = pytest.mark.slow
 
