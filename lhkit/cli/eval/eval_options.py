@@ -9,6 +9,7 @@ from pydantic import model_validator
 from lhkit.base.options import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.options import (
+    BaseUrl,
     Constraint,
     Dialect,
     DtypeOption,
@@ -42,14 +43,7 @@ class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
             "or the name that the server at --base-url serves."
         ),
     ] = None
-    base_urls: Annotated[
-        tuple[str, ...],
-        typer.Option(
-            "--base-url",
-            help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000; repeat it, or "
-            "give @FILE with one URL a line, for several servers of one model.",
-        ),
-    ] = ()
+    base_url: BaseUrl = None
     toolset: Annotated[
         str,
         typer.Option(

@@ -1,4 +1,4 @@
-"""Export runs: OpenAI messages, Parquet tables, Inspect logs, OpenTelemetry traces.
+"""Export runs: OpenAI messages, Inspect logs, OpenTelemetry traces.
 
 Files are written incrementally and replaced atomically; records are read one at a time.
 """

@@ -69,13 +69,13 @@ class RunOptions(ReplayOptions):
     """The options of one run, with its model.
 
     Attributes:
-        base_urls: servers of the same model.
+        base_url: address of a running server.
         stress: the text for `parse_stress`.
         instructions: replacements of the assistant's instructions, by locale.
     """
 
     model: str | None = None
-    base_urls: tuple[str, ...] = ()
+    base_url: str | None = None
     dialect: str = "json"
     constraint: Constraint = "off"
     dtype: Dtype | None = None

@@ -152,7 +152,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         options = RunOptions(
             **{**shared, "user": user},
             model=served.name,
-            base_urls=() if served.base_url is None else (served.base_url,),
+            base_url=served.base_url,
             runtime=runtime,
             dialect=dialect,
             constraint=constraint,
