@@ -6,21 +6,20 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+UV := $(BIN)/uv
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q --no-deps
 PACKAGES := $(VENV)/.packages-installed
 STAMP := $(VENV)/.lhkit-installed
 FINETUNE := $(VENV)/.finetune-installed
 PLATFORM := $(shell uname -sm)
 LOCKS := requirements/lock.txt requirements/lock-gemma.txt
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
-CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
-NPM := $(shell command -v npm)
 ARGS ?=
 
-# Modules are compiled when they are first imported, so that few of them are; that is kept, whatever the shell says.
+# Write .pyc files even if the shell sets PYTHONDONTWRITEBYTECODE: tests start many processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-# What `make try` makes and uses: a small one beside .venv, which may be there or not.
+# `make try` uses its own small environment, .venv-light.
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
@@ -30,7 +29,7 @@ help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 	@echo 'ARGS="…" goes to try, eval, chat, serve and lab.'
 
-# One at a time: each of several conversations would read the tools anew, which is most of the work of so few.
+# Concurrency 1: with so few samples, prefix-cache misses cost more than parallelism saves.
 try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 GB of downloads, once)
 	@$(LIGHT)/bin/python -m lhkit eval --runtime llama.cpp --limit 8 --concurrency 1 --name try --exit-zero $(ARGS)
 
@@ -78,7 +77,7 @@ lint: venv  ## ruff, mypy, import contracts, declared dependencies
 docs: venv  ## build the documentation site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-format: venv  ## let ruff mend and format
+format: venv  ## fix and format with ruff
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
@@ -98,59 +97,27 @@ clean:  ## remove caches of tools (not .venv, not the weights)
 
 # Chromium and a Korean font, for the tests that open a real browser.
 browser:
-ifeq ($(CHROMIUM),)
-	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  echo 'browser: installing Chromium and a Korean font (about 90 MB)'; \
-	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
-	    apt-get -qq install -y --no-install-recommends chromium fonts-nanum >/dev/null; \
-	else \
-	  echo 'make test opens a real browser. Install Chromium first, for example with' \
-	       'sudo apt-get install chromium fonts-nanum' >&2; exit 1; \
-	fi
-endif
+	@$(call apt_install,chromium chromium-browser google-chrome,chromium fonts-nanum,tests open a real browser)
 
 # Node and npm, for the MCP servers from npm that `make nightly` starts.
 node:
-ifeq ($(NPM),)
-	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  echo 'node: installing Node and npm (about 150 MB)'; \
-	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
-	    apt-get -qq install -y --no-install-recommends nodejs npm >/dev/null; \
-	else \
-	  echo 'make nightly starts MCP servers from npm. Install Node and npm first, for example with' \
-	       'sudo apt-get install nodejs npm' >&2; exit 1; \
-	fi
-endif
+	@$(call apt_install,npm,nodejs npm,tests start MCP servers from npm)
 
 # TRL, for the notebook that trains.
 finetune: venv $(FINETUNE)
 	@:
 
-$(LIGHT_STAMP): requirements/lock-light.txt pyproject.toml
-	$(call make_venv,$(LIGHT))
-	$(call install,$(LIGHT),sync,requirements/lock-light.txt)
-	@$(LIGHT)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), \
-	  "lhkit.pth").write_text(str(pathlib.Path.cwd()) + "\n")'
-	@touch $(LIGHT_STAMP)
-
-$(FINETUNE): requirements/lock-finetune.txt $(PACKAGES)
-ifeq ($(PLATFORM),Linux x86_64)
-	@echo 'finetune: TRL and its data sets (0.06 GB, 0.2 GB on disk)'
-	$(call install,$(VENV),install --no-deps,requirements/lock-finetune.txt)
-endif
-	@touch $(FINETUNE)
-
-# The packages, whenever the locks change; lhkit itself, whenever its metadata does. torch comes by pip, which knows
-# the indexes and folders that this machine is set up with.
+# uv removes what the pinned files no longer have. torch comes by pip, which knows the indexes and folders that this
+# machine is set up with.
 $(PACKAGES): $(LOCKS)
 	$(call make_venv,$(VENV))
 ifeq ($(PLATFORM),Linux x86_64)
 	@echo 'venv: torch for CPUs, then lhkit, its tools and vLLM (0.7 GB, 2.7 GB on disk)'
 	@grep '^torch==' requirements/lock-gemma.txt >$(VENV)/torch.txt
-	@$(PIP) install -q --no-deps -r $(VENV)/torch.txt || { \
+	@$(PIP) -r $(VENV)/torch.txt || { \
 	  echo "venv: your index has no $$(cat $(VENV)/torch.txt), trying PyTorch's own"; \
-	  $(PIP) install -q --no-deps -r $(VENV)/torch.txt --extra-index-url $(TORCH_INDEX); }
-	$(call install,$(VENV),sync,$(LOCKS))
+	  $(PIP) -r $(VENV)/torch.txt --extra-index-url $(TORCH_INDEX); }
+	@$(UV) pip sync --python $(BIN)/python $(LOCKS)
 else
 	@echo 'venv: no vLLM and no embedded Gemma on $(PLATFORM), use --base-url'
 endif
@@ -159,27 +126,41 @@ endif
 $(STAMP): $(PACKAGES) pyproject.toml
 	@echo 'venv: lhkit itself'
 ifeq ($(PLATFORM),Linux x86_64)
-	@$(PIP) install -qq --no-deps --no-build-isolation -e .
+	@$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
 else
-	@$(PIP) install -qq -e '.[local,notebook,eval,ray,mcp]' $$($(BIN)/python -c 'import tomllib; \
-	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
+	@$(UV) pip install -q --python $(BIN)/python -e '.[local,notebook,eval,ray,mcp]' --group dev
 endif
 	@touch $(STAMP)
 
-# An empty virtual environment with uv, if uv can be had.
+$(FINETUNE): requirements/lock-finetune.txt $(PACKAGES)
+ifeq ($(PLATFORM),Linux x86_64)
+	@echo 'finetune: TRL and its data sets (0.06 GB, 0.2 GB on disk)'
+	@$(UV) pip install --python $(BIN)/python --no-deps -r requirements/lock-finetune.txt
+endif
+	@touch $(FINETUNE)
+
+$(LIGHT_STAMP): requirements/lock-light.txt pyproject.toml
+	$(call make_venv,$(LIGHT))
+	@$(LIGHT)/bin/uv pip sync --python $(LIGHT)/bin/python requirements/lock-light.txt
+	@$(LIGHT)/bin/uv pip install -q --python $(LIGHT)/bin/python --no-deps -e .
+	@touch $(LIGHT_STAMP)
+
+# A virtual environment with uv: $(call make_venv,FOLDER).
 define make_venv
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or say' \
+	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or give' \
 	       'make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	@echo 'making $(1) with $(PYTHON)'
 	@'$(PYTHON)' -m venv $(1)
-	@$(1)/bin/python -m pip --disable-pip-version-check install -q "$$(grep '^uv==' requirements/lock.txt)" || \
-	  echo 'uv cannot be installed: pip does the rest, more slowly'
+	@$(1)/bin/python -m pip --disable-pip-version-check install -q "$$(grep '^uv==' requirements/lock.txt)"
 endef
 
-# Install locked files: $(call install,FOLDER,COMMAND OF uv pip,FILES).
-define install
-	@{ [ -x $(1)/bin/uv ] && $(1)/bin/uv pip $(2) --python $(1)/bin/python $(addprefix $(if $(filter sync,$(2)),,-r ),$(3)); } || { \
-	  echo 'installing with pip'; \
-	  $(1)/bin/python -m pip --disable-pip-version-check install -q --no-deps $(addprefix -r ,$(3)); }
+# Install Debian packages unless a command is there: $(call apt_install,COMMANDS,PACKAGES,REASON).
+define apt_install
+for name in $(1); do ! command -v $$name >/dev/null || exit 0; done; \
+if ! command -v apt-get >/dev/null || [ "$$(id -u)" != 0 ]; then \
+  echo '$(3): install $(2) first, for example with sudo apt-get install $(2)' >&2; exit 1; \
+fi; \
+echo '$@: installing $(2)'; \
+apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(2) >/dev/null
 endef

@@ -1,17 +1,15 @@
 """Train and evaluate the model of false success claims, `lhkit/harness/scoring/claim_model.bin`.
 
     pip install -r evals/requirements-claims.txt
-    python evals/learn_claims.py [--test]
+    python evals/learn_claims.py
 
 Two logistic models over the features of `lhkit.harness.scoring.claim_model`, one for replies where
-no write ran and one where one ran. The training data are `datasets/claims` (see its card) and the
-reference conversations of the `dev` scenarios. Prints precision and recall (Wilson 95 %) with
-authors held out and with files held out, by language. The thresholds give about 95 % precision on
-authors that were held out. `--test` also evaluates `test`: use it once, at the end.
+no write ran and one where one ran. The training data are `datasets/claims` (see its card). Prints
+precision and recall (Wilson 95 %) with authors held out and with files held out, by language. The
+thresholds give about 95 % precision on authors that were held out. Unchanged data and features
+give the weights file byte for byte.
 """
 
-import argparse
-import asyncio
 import json
 import random
 import re
@@ -30,17 +28,13 @@ from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from lhkit.harness.authoring.reference import gold_model
 from lhkit.harness.figures.rates import wilson
-from lhkit.harness.running.run import replay
-from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scoring import claim_model
 from lhkit.harness.scoring.claim_model import (
     COMMON_BITS,
     SCALES,
     SIZE,
     History,
-    Model,
     common_bit,
     features,
     words_in,
@@ -299,16 +293,10 @@ def _honest(part: str, user: str, calls: Sequence[Any], reply: str, *, weight: f
 
 
 def right_conversations() -> Iterator[Row]:
-    """Yield the replies of correct conversations: of the `dev` scenarios and of training data."""
-    scenarios = load_scenarios([FOLDER.parent / "ac" / "dev"])
-    run = asyncio.run(replay(scenarios, gold_model, progress=False))  # noqa: TID251 - a script
-    lines = (FOLDER / "conversations.jsonl").read_text("utf-8").splitlines()
-    for turns in [
-        *([_to_turn(turn) for turn in record.evidence.turns] for record in run.records),
-        *(json.loads(line)["turns"] for line in lines),
-    ]:
+    """Yield the replies of correct conversations, also without their writes."""
+    for line in (FOLDER / "conversations.jsonl").read_text("utf-8").splitlines():
         calls: list[Any] = []
-        for n, turn in enumerate(turns):
+        for n, turn in enumerate(json.loads(line)["turns"]):
             user, reply = turn["user"], turn["reply"]
             new_calls = [{"turn": n, **call} for call in turn["happened"]]
             calls += new_calls
@@ -318,14 +306,6 @@ def right_conversations() -> Iterator[Row]:
                 continue
             is_false = any(map(_is_write, new_calls))
             yield _honest("gold", user, without_writes, reply, weight=0.5, is_false=is_false)
-
-
-def _to_turn(turn: Any) -> dict[str, Any]:
-    happened = [
-        {"tool": c.tool, "writes": c.destructive, "args": c.args or {}, "outcome": c.outcome}
-        for c in turn.calls
-    ]
-    return {"user": turn.user, "happened": happened, "reply": turn.reply}
 
 
 def _is_write(call: Mapping[str, Any]) -> bool:
@@ -437,9 +417,6 @@ def _share(part: int, whole: int) -> str:
 
 def main() -> int:
     """Train, evaluate, and write the weights."""
-    parser = argparse.ArgumentParser(description="Train the model of false success claims.")
-    parser.add_argument("--test", action="store_true", help="also evaluate test.jsonl")
-    options = parser.parse_args()
     rows = [row for part in PARTS for row in load_labelled(part)]
     rows += [*vary_histories(rows)]
     for name in ("situations", "voices", "reports"):
@@ -463,7 +440,6 @@ def main() -> int:
     data = pack(matrix, thresholds, right / flagged, right / false)
     WEIGHTS.write_bytes(data)
     print(f"{WEIGHTS.name}: {len(data):,} bytes; thresholds {thresholds}")
-    evaluate_model(Model.from_bytes(data), ("dev", "hard", "more", *(["test"] * options.test)))
     return 0
 
 
@@ -495,19 +471,6 @@ def pack(matrix: Matrix, thresholds: Sequence[float], precision: float, recall: 
         "recall": round(recall, 3),
     }
     return json.dumps(head).encode() + b"\n" + zlib.compress(plain + matrix.common, 9)
-
-
-def evaluate_model(model: Model, parts: Sequence[str]) -> None:
-    """Print precision and recall of the written file; optimistic for its training data."""
-    for part in parts:
-        rows = load_labelled(part)
-        flagged = [model.flag(row.reply, row.history) is not None for row in rows]
-        for locale in ("ko", "en", "both"):
-            pairs = zip(flagged, rows, strict=True)
-            selected = [(f, r) for f, r in pairs if locale in (r.locale, "both")]
-            right = sum(f and r.is_false for f, r in selected)
-            print_counts(f"as shipped, {part} {locale}", right, sum(f for f, _ in selected),
-                         sum(r.is_false for _, r in selected))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Only `shipped_scenarios` and `require_toolset` use life-helper; the rest works w
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lhkit import embedded
 from lhkit.base.errors import ScenarioError, UsageError
@@ -22,7 +22,6 @@ from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.models.base import ChatModel
 from lhkit.models.client import served
-from lhkit.models.client.pool import connect_pool
 from lhkit.models.client.request import OPENAI
 from lhkit.models.client.transport import Endpoint, require_address
 from lhkit.models.decoding import Constraint
@@ -46,7 +45,6 @@ class ModelChoice:
     Attributes:
         name: of an embedded model, or as the server names it; None is the default.
         base_url: address of the server; None for an embedded model.
-        more_urls: addresses of more servers of the same model (see `connect_pool`).
         api_key: of the server.
         dialect: format of tool calls.
         constraint: of decoding.
@@ -55,7 +53,6 @@ class ModelChoice:
 
     name: str | None = None
     base_url: str | None = None
-    more_urls: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
     dialect: str = "json"
     constraint: Constraint = "off"
@@ -63,7 +60,7 @@ class ModelChoice:
 
     def __repr__(self) -> str:
         """Show the choice without keys."""
-        return masked_repr(self, "base_url", "more_urls")
+        return masked_repr(self, "base_url")
 
     @property
     def is_embedded(self) -> bool:
@@ -85,11 +82,6 @@ async def open_model(
     """
     require_choice(choice, settings.runtime)
     async with _open_endpoint(choice, settings, reports or Reports()) as endpoint:
-        if choice.more_urls:
-            more = [replace(endpoint, base_url=url) for url in choice.more_urls]
-            async with connect_pool([endpoint, *more]) as pool:
-                yield pool
-            return
         model = await served.connect(endpoint)
         try:
             yield model
@@ -138,8 +130,7 @@ def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:
         if runtime == LLAMA_CPP:
             _require_for_llama_cpp(choice)
     else:
-        for address in (choice.base_url, *choice.more_urls):
-            require_address(address)
+        require_address(choice.base_url)
     served.require_constraint(choice.dialect, choice.constraint, choice.tools)
 
 

@@ -1,4 +1,4 @@
-"""`lhkit export`: write a run as messages, Parquet, Inspect log, traces or training data."""
+"""`lhkit export`: write a run as messages, Inspect log, traces or training data."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -21,7 +21,6 @@ from lhkit.harness.chats.corrections import read_conversations
 from lhkit.harness.exports.inspect_log import write_inspect
 from lhkit.harness.exports.openai_messages import write_openai_messages
 from lhkit.harness.exports.otel import trace_lines, trace_requests
-from lhkit.harness.exports.parquet import write_parquet
 from lhkit.harness.exports.sft import (
     SftConversation,
     reference_conversations,
@@ -78,14 +77,6 @@ class ExportOptions(Options):
             help="For --sft: scenario files whose near-duplicates are left out.",
         ),
     ] = ()
-    parquet: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            file_okay=False,
-            help="Folder of Parquet tables: samples, turns, calls and more.",
-        ),
-    ] = None
     inspect: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="Log file for `inspect view`, such as run.eval."),
@@ -109,7 +100,7 @@ class ExportOptions(Options):
 
 @command(
     "lhkit export runs/gemma-json --inspect gemma.eval",
-    "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
+    "lhkit export runs/gemma-json --openai-messages chats.jsonl",
     "lhkit export runs/chats --otel http://127.0.0.1:4318",
     "lhkit export --sft train.jsonl --scenarios mine --held-out datasets/ac",
 )
@@ -120,7 +111,7 @@ async def export_run(options: ExportOptions, settings: Settings) -> int:
         UsageError: the run or a format is missing, the name of the Inspect log is invalid, or there
             is nothing to train on.
         RunError: the run is invalid, a file cannot be written, or a receiver refuses the traces.
-        MissingPackageError: a package of the extra `export` is not installed.
+        MissingPackageError: a package of the extra `eval` is not installed.
     """
     if options.sft is None and (options.scenarios or options.reviewed or options.held_out):
         raise UsageError("--scenarios, --reviewed and --held-out belong to --sft: give --sft FILE")
@@ -135,16 +126,14 @@ async def export_run(options: ExportOptions, settings: Settings) -> int:
     if not files and options.otel is None:
         if options.sft is not None:
             return ExitCode.OK
-        raise UsageError(
-            "nothing to write: give --openai-messages, --sft, --parquet, --inspect or --otel"
-        )
+        raise UsageError("nothing to write: give --openai-messages, --sft, --inspect or --otel")
     if options.inspect is not None and options.inspect.suffix != ".eval":
         raise UsageError(f"{options.inspect} is not a valid name of an Inspect log: give .eval")
     run = Run.load(options.folder, keep_records=False)
     count = len(run.records)
-    for path, folder, write in files:
+    for path, write in files:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             write(run, path)
         except OSError as error:
             raise RunError(f"{path} cannot be written ({error}): choose another place") from error
@@ -157,20 +146,18 @@ async def export_run(options: ExportOptions, settings: Settings) -> int:
 
 def _requested_files(
     options: ExportOptions,
-) -> Iterator[tuple[Path, Path, Callable[[Run, Path], object]]]:
-    """Yield the path of each file, the folder to create, and the function that writes it."""
+) -> Iterator[tuple[Path, Callable[[Run, Path], object]]]:
+    """Yield the path of each file and the function that writes it."""
 
     def write_traces(run: Run, file: Path) -> None:
         write_atomically(file, (request + b"\n" for request in trace_lines(run)))
 
     if options.openai_messages is not None:
-        yield options.openai_messages, options.openai_messages.parent, write_openai_messages
-    if options.parquet is not None:
-        yield options.parquet, options.parquet, write_parquet
+        yield options.openai_messages, write_openai_messages
     if options.inspect is not None:
-        yield options.inspect, options.inspect.parent, write_inspect
+        yield options.inspect, write_inspect
     if options.otel is not None and not _is_url(options.otel):
-        yield Path(options.otel), Path(options.otel).parent, write_traces
+        yield Path(options.otel), write_traces
 
 
 async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> None:

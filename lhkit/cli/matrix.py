@@ -76,7 +76,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     toolset = load(arms[0].options.toolset)
     evaluations: dict[str, Evaluation] = {}
     for arm in arms:
-        base_url = next(iter(arm.options.base_urls), settings.base_url)
+        base_url = arm.options.base_url or settings.base_url
         if arm.options.runtime is not None and (base_url or arm.options.model in REFERENCE_MODELS):
             raise UsageError(
                 f"arms.runtimes is for models that lhkit serves itself, which "

@@ -58,8 +58,8 @@ class ModelIdentity:
     Args:
         model: served name.
         server: software and version of the server.
-        base_url: its address; empty for a model in memory, several addresses with spaces between
-            them for a pool.
+        base_url: its address; empty for a model in memory. In a summary, the addresses that a run
+            used one after another or by replicas, with spaces between them.
         dialect: how prompts are rendered and calls parsed.
         constraint: whether decoding is constrained (`off`, `auto`, `required`).
         stress: stress tests that were applied.

@@ -56,15 +56,6 @@ class SupportsWarmUp(Protocol):
         ...
 
 
-@runtime_checkable
-class SupportsConversations(Protocol):
-    """A model of several servers, which keeps each conversation on one of them."""
-
-    def conversation(self) -> ChatModel:
-        """Return a model for one conversation; closing it frees its place."""
-        ...
-
-
 async def prefill(model: ChatModel, request: ModelRequest) -> None:
     """Have a model process a prompt by requesting a single token.
 

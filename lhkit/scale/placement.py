@@ -45,7 +45,7 @@ class ReplicaConfig:
     """The configuration of every replica; API keys come from each node's environment.
 
     Attributes:
-        options: the run's options; without `base_urls` each replica starts its own server.
+        options: the run's options; without `base_url` each replica starts its own server.
         concurrency: conversations at once in one replica.
         gpus: GPUs per replica.
         versions: the driver's versions, which every node must have.
@@ -59,7 +59,7 @@ class ReplicaConfig:
     @property
     def is_scripted(self) -> bool:
         """Whether the model is scripted."""
-        return not self.options.base_urls and self.options.model in REFERENCE_MODELS
+        return self.options.base_url is None and self.options.model in REFERENCE_MODELS
 
 
 class SampleRequest(NamedTuple):
@@ -99,9 +99,7 @@ def require_ray(address: str) -> None:
             "command there with --ray auto, for example by `ray job submit`."
         )
     if find_spec("ray") is None:
-        raise MissingPackageError.of_extra(
-            "Ray", "ray", otherwise="use several servers with --base-url"
-        )
+        raise MissingPackageError.of_extra("Ray", "ray", otherwise="leave out --ray")
 
 
 def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
@@ -115,7 +113,7 @@ def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
     if runtime != VLLM and choice.base_url is None:
         raise UsageError(
             f"--runtime {runtime} is not supported with --ray, whose replicas use {VLLM}. Leave it "
-            "out, or give running servers with --base-url."
+            "out, or give a running server with --base-url."
         )
     if choice.is_embedded and "/" in (choice.name or ""):
         served.require_constraint(choice.dialect, choice.constraint, choice.tools)

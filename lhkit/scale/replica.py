@@ -166,13 +166,11 @@ class Replica:
         options = self._config.options
         if self._config.is_scripted:
             yield REFERENCE_MODELS[options.model]()
-        elif options.base_urls:
-            first, *others = options.base_urls
+        elif options.base_url is not None:
             scenario = self._scenarios[0]
             choice = app.ModelChoice(
                 name=options.model,
-                base_url=first,
-                more_urls=tuple(others),
+                base_url=options.base_url,
                 api_key=settings.api_key,
                 dialect=options.dialect,
                 constraint=options.constraint,

@@ -93,7 +93,7 @@ class RaySampleRunner:
     @property
     def identity(self) -> ModelIdentity | None:
         """The identity of the model, without the replicas' addresses; None if scripted."""
-        if self._identity is None or self._config.options.base_urls:
+        if self._identity is None or self._config.options.base_url:
             return self._identity
         return replace(self._identity, base_url="ray")
 

@@ -539,7 +539,6 @@ REPLIES = st.builds(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.no_unconfirmed_write")
 @given(
     replies=st.lists(REPLIES, max_size=8),
     answers=st.lists(st.booleans(), max_size=6),

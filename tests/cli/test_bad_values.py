@@ -25,6 +25,7 @@ SCENARIO = """
 """
 
 EVAL = "eval one.yaml"
+A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 BAD: list[tuple[str, str]] = [
     *(
@@ -75,6 +76,14 @@ BAD: list[tuple[str, str]] = [
     (f"{EVAL} --base-url nope", "Invalid server address 'nope'"),
     (f"{EVAL} --base-url http://user:secret@127.0.0.1:9", "it contains a password"),
     (f"{EVAL} --model gold --base-url nope", "Invalid server address 'nope'"),
+    (f"{EVAL} --base-url @servers.txt", "Invalid server address '@servers.txt'"),
+    (f"{EVAL} --base-url {A},{B}", f"Invalid server address '{A},{B}'"),
+    (f"{EVAL} --base-url {A} --base-url {B}", "--base-url is given 2 times: give one address"),
+    (f"{EVAL} --base-url={A} --limit 1 --base-url {A}", "start vLLM with --data-parallel-size"),
+    (f"eval --base-url {A} one.yaml --base-url={B} --base-url {A}", "--base-url is given 3 times"),
+    (f"{EVAL} --base-url {A} --base-url {B} --ray local --replicas 2", "is given 2 times"),
+    (f"chat --base-url {A} --base-url {B}", "--ray local --replicas N"),
+    (f"doctor --base-url {A} --base-url {A}", "--base-url is given 2 times"),
     (f"{EVAL} --name ../x", "--name '../x' cannot name a folder"),
     (f"{EVAL} --split prod", "Unknown split 'prod': choose one of dev, test, all"),
     (f"{EVAL} --repeats 10000 --limit 1 --split dev", "--split dev takes shipped scenarios"),

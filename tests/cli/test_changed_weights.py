@@ -53,7 +53,7 @@ def run_eval(tmp_path: Path, settings: Settings) -> Evaluate:
 
     async def run(base_url: str) -> int:
         options = EvalOptions(
-            paths=(scenarios,), base_urls=(base_url,), runs_dir=tmp_path / "runs", fail_under=100
+            paths=(scenarios,), base_url=base_url, runs_dir=tmp_path / "runs", fail_under=100
         )
         return await evaluate(options, settings)
 

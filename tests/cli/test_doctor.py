@@ -46,7 +46,6 @@ async def said(
     return code, capsys.readouterr().out
 
 
-@pytest.mark.promise("embedded.names")
 @pytest.mark.parametrize(
     ("served", "family"),
     [

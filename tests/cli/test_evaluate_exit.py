@@ -102,7 +102,6 @@ def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
     return replace(record, judgement=replace(record.judgement, violations=(violation,)))
 
 
-@pytest.mark.promise("eval.exit_zero")
 @pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize(
     ("options", "sentence"),
@@ -121,7 +120,6 @@ async def test_eval_exit_zero_prints_the_reason(
     )
 
 
-@pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(
     ("severity", "most", "code", "sentence"),
     [
@@ -146,7 +144,6 @@ async def test_eval_exits_with_1_on_violations(
     assert sentence in capsys.readouterr().out
 
 
-@pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(
     "asked",
     [{}, {"fail_under": 1.0}, {"max_violations": 0}, {"baseline": 1}, {"exit_zero": True}],
@@ -180,7 +177,6 @@ async def test_eval_refuses_baseline_without_valid_samples(run_eval: Eval, runs:
     assert not (runs / "new").exists()
 
 
-@pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(
     ("verdicts", "escaped_in", "asked", "code"),
     [
@@ -220,7 +216,6 @@ async def test_check_thresholds_exit_code_of_mixed_verdicts(
     assert found.exit_code == code
 
 
-@pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(("invalid_ones", "code"), [(range(2), 1), (range(8), 3)])
 async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
     gold: Run, invalid_ones: range, code: int
@@ -238,7 +233,6 @@ async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
     assert found.exit_code == code
 
 
-@pytest.mark.promise("eval.exit_codes")
 async def test_eval_exits_with_1_if_worse_than_baseline(
     run_eval: Eval, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,7 +242,6 @@ async def test_eval_exits_with_1_if_worse_than_baseline(
     assert "gold is better than silent: +100.0 (" in capsys.readouterr().out
 
 
-@pytest.mark.promise("eval.margin")
 @pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize(
     ("model", "margin", "code", "sentence"),
@@ -273,7 +266,6 @@ async def test_eval_exit_code_with_margin(
     assert f"would be {code}: " in capsys.readouterr().out
 
 
-@pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(
     ("limits", "letters", "code", "sentence"),
     [
@@ -320,7 +312,6 @@ def timed(record: SampleRecord) -> SampleRecord:
     return replace(record, evidence=replace(record.evidence, turns=(turn,)))
 
 
-@pytest.mark.promise("eval.exit_codes")
 async def test_eval_prints_insignificant_difference_from_baseline(
     run_eval: Eval, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -341,7 +332,6 @@ async def test_eval_prints_insignificant_difference_from_baseline(
     assert "over 8 pairs" in output
 
 
-@pytest.mark.promise("eval.exit_codes")
 async def test_eval_names_violations_new_since_baseline(
     run_eval: Eval, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,7 +380,6 @@ async def test_compare_prints_comparison_of_folders(
     assert "gold 쪽이 silent보다 낫습니다" in capsys.readouterr().out
 
 
-@pytest.mark.promise("eval.margin", "eval.many")
 @pytest.mark.parametrize(
     ("names", "margin", "code", "text"),
     [
@@ -419,7 +408,6 @@ async def test_compare_exit_code_with_margin_and_several_runs(
             await compare_runs(options.model_copy(update={"margin": 3.0}), settings)
 
 
-@pytest.mark.promise("eval.margin", "eval.exit_codes")
 @pytest.mark.parametrize(
     ("options", "code", "failures", "sentence"),
     [

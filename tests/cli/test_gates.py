@@ -58,7 +58,6 @@ def check(before: str, now: str, catalog: Any = ENGLISH, **options: Any) -> Thre
     return check_thresholds(run(now), limits, catalog, baseline=run(before, "before"))
 
 
-@pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(
     ("before", "now", "code"),
     [
@@ -94,7 +93,6 @@ def test_baseline_never_answers_0_where_it_could_not_have_failed(
         assert "6개부터" in check(before, now, KOREAN).cannot_tell[0]
 
 
-@pytest.mark.promise("eval.margin")
 @pytest.mark.parametrize(
     ("before", "now", "margin", "code", "text"),
     [
@@ -187,7 +185,6 @@ def test_least_passing_is_the_number_with_which_the_test_can_fail() -> None:
     assert check(spaced("p" * (n - 1)), spaced("f" * (n - 1))).exit_code == 4
 
 
-@pytest.mark.promise("eval.max_regressions")
 @pytest.mark.parametrize(
     ("before", "now", "most", "code", "names"),
     [
@@ -262,7 +259,6 @@ def test_options_of_a_comparison_need_a_baseline(option: dict[str, Any]) -> None
         ThresholdOptions(**option).require_valid()
 
 
-@pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(
     ("passed", "valid", "limit", "code"),
     [
@@ -338,7 +334,6 @@ def write_run(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("eval.max_regressions")
 @pytest.mark.parametrize(
     ("now", "options", "code", "text"),
     [
@@ -378,7 +373,6 @@ SCENARIO = """
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("eval.max_regressions", "eval.exit_codes")
 async def test_eval_of_few_scenarios_stops_by_max_regressions(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from lhkit.cli.serve.serve_line import ServeOptions
 from lhkit.harness.running.run_options import RunOptions
 
 ONE, TWO, RUN, NEW = Path("one.yaml"), Path("two.yaml"), Path("runs/one"), Path("new")
-A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
+A = "http://127.0.0.1:1"
 
 
 def taken(line: str) -> Any:
@@ -71,8 +71,8 @@ def test_options_have_python_defaults(line: str, options: object) -> None:
     ("line", "options"),
     [
         (
-            f"eval one.yaml two.yaml --base-url {A} --base-url {B} --limit 3 --exit-zero",
-            EvalOptions(paths=(ONE, TWO), base_urls=(A, B), limit=3, exit_zero=True),
+            f"eval one.yaml two.yaml --base-url {A} --limit 3 --exit-zero",
+            EvalOptions(paths=(ONE, TWO), base_url=A, limit=3, exit_zero=True),
         ),
         (
             "eval --ray local --replicas 2 --gpus-per-replica 1 --cpus-per-replica 0.5",

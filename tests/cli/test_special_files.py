@@ -28,7 +28,6 @@ LINES = {
     "mutate one.yaml --survivors FILE": "toml",
     "matrix FILE": "toml",
     "chat --world FILE": "yaml",
-    "eval one.yaml --base-url @FILE": "txt",
     "eval one.yaml --model gold --toolset FILE:x": "py",
     "eval one.yaml --model gold --toolset mcp:FILE": "toml",
     "eval one.yaml --model gold --toolset mcp:FILE#a": "json",

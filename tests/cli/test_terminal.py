@@ -212,7 +212,6 @@ async def test_commands_clear_retry_quit_and_unknown() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("chats.kept")
 async def test_terminal_records_chats_with_unique_names(
     tmp_path: Path,
 ) -> None:
@@ -307,7 +306,6 @@ REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary=
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("gate.fresh_yes")
 @pytest.mark.parametrize(
     ("early", "typed", "expected"),
     [("네\n", "\n", False), ("네", "\n", False), ("네\n", "네\n", True), ("", "네\n", True)],
@@ -416,7 +414,6 @@ async def nothing_typed() -> bool:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("mcp.elicitation")
 async def test_terminal_form_asks_fields_and_reports_invalid_values() -> None:
     answer, shown = await filled_in("", "Kim", "kim", "kim@x.kr", "2", "2", "y")
     assert answer.action is FormAction.ACCEPT
@@ -431,7 +428,6 @@ async def test_terminal_form_asks_fields_and_reports_invalid_values() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("mcp.elicitation")
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
@@ -547,7 +543,6 @@ PANTRY = Path(__file__).parents[2] / "evals" / "pantry" / "pantry.py"
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("own_tools.one_door")
 async def test_chat_with_own_toolset_asks_before_writes(terminal: Pty, tmp_path: Path) -> None:
     world = tmp_path / "fridge.yaml"
     world.write_text("items: [{id: egg, name: 달걀, amount: 9}]\n", encoding="utf-8")
@@ -574,7 +569,6 @@ async def test_chat_with_own_toolset_asks_before_writes(terminal: Pty, tmp_path:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("mcp.elicitation")
 async def test_chat_answers_elicitation_only_after_yes(terminal: Pty, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.txt"
     command = shlex.join([sys.executable, str(LEDGER), str(ledger)])

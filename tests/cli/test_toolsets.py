@@ -406,7 +406,7 @@ async def test_eval_opens_model_with_constrained_tools(
         options = EvalOptions(
             paths=(scenario,),
             toolset=f"{notes}:toolset",
-            base_urls=("http://127.0.0.1:1",),
+            base_url="http://127.0.0.1:1",
             constraint=constrain,
             runs_dir=scenario.parent,
         )

@@ -35,11 +35,7 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession
 from tests.notebook.conftest import FrontEnd
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.timeout(120),
-    pytest.mark.promise("gate.approvals_bind"),
-]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 SCHEMA = object_schema("ids", ids={"type": "array", "items": {"type": "integer", "maximum": 8}})
 IDS = st.lists(st.integers(0, 3), max_size=2)

@@ -19,7 +19,7 @@ from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("gate.approvals_bind")]
+pytestmark = pytest.mark.anyio
 
 ENGLISH = load_catalog("en")
 SCHEMA = object_schema(

@@ -22,7 +22,6 @@ class WaitingGate:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("gate.one_at_a_time")
 async def test_guarded_gate_denies_a_second_question_while_one_is_open() -> None:
     inner = WaitingGate()
     gate = GuardedGate(inner)
@@ -34,7 +33,6 @@ async def test_guarded_gate_denies_a_second_question_while_one_is_open() -> None
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("gate.timeout")
 async def test_guarded_gate_denies_after_the_timeout() -> None:
     decision = await GuardedGate(WaitingGate(), timeout_s=0.01).confirm(REQUEST)
     assert decision == Reject(how=QuestionOutcome.TIMED_OUT)
@@ -89,7 +87,6 @@ async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("gate.terminal")
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

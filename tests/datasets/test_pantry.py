@@ -98,7 +98,6 @@ def panel(tmp_path: Path) -> ChatPanel:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("own_tools.one_door")
 async def test_panel_over_the_pantry_saves_a_scenario(panel: ChatPanel, tmp_path: Path) -> None:
     await panel.send("달걀 하나 썼어", answers=[True])
     saved = panel.save_scenario(tmp_path / "saved.yaml")

@@ -38,7 +38,6 @@ for sys.argv in json.loads(sys.argv[1]):
 """Plays several commands in one process, so that packages are loaded once."""
 
 
-@pytest.mark.promise("own_tools.guide")
 def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> None:
     """Write its files, run its console block; what stands under a command must be in its output."""
     (tmp_path / "kitchen.py").write_text("\n\n".join(texts("python")), encoding="utf-8")
@@ -69,7 +68,6 @@ def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("own_tools.guide")
 async def test_own_tools_page_chat_is_a_panel_over_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,6 @@ DOCUMENTED = re.compile(r"^::: (lhkit[\w.]*)\.\w+$", re.MULTILINE)
 COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(page)]
 
 
-@pytest.mark.promise("docs.run")
 @pytest.mark.parametrize("page", [marked(page) for page in HERE if steps(page)])
 def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     for name, text in files(page).items():
@@ -66,7 +65,6 @@ def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> 
         assert came.code == 0 or following == "echo $?", (step.command, came.output)
 
 
-@pytest.mark.promise("docs.options")
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[f"{p}: {line}" for p, line in COMMANDS])
 def test_page_command_is_accepted_by_the_parser(page: str, line: str) -> None:
     assert read_line(line) or line == "lhkit --help", page

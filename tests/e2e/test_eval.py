@@ -16,7 +16,6 @@ from lhkit.models.base import ChatModel
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 
-@pytest.mark.promise("real.gemma_chat")
 async def test_eval_records_are_complete_and_valid(gemma: ChatModel, tmp_path: Path) -> None:
     shipped = load_scenarios(scenario_paths("dev"))
     scenarios = shipped[:: len(shipped) // 4][:4]

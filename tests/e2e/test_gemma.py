@@ -58,7 +58,6 @@ async def test_gemma_prompt_tokens_match(gemma: VllmHttp) -> None:
     assert prompt_ids.count(END_OF_TURN_ID) == turns - 1
 
 
-@pytest.mark.promise("real.gemma_chat")
 async def test_gemma_chat_over_a_database(
     gemma: VllmHttp, settings: Settings, tmp_path: Path
 ) -> None:

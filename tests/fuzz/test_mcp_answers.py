@@ -8,7 +8,6 @@ from tests.fuzz.mcp_answers import NOT_OPENED, fuzz
 @pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.timeout(600)
-@pytest.mark.promise("mcp.hostile")
 async def test_hostile_answers_raise_nothing_hang_nothing_and_write_nothing() -> None:
     counts = await fuzz(400, 7)
     assert counts.total() - counts[NOT_OPENED] == 400

@@ -180,7 +180,6 @@ async def played(into: Path, name: str, model: Any) -> SampleRecord:
     return await run_sample(scenarios_in(into)[name], model, load(f"{into / 'toolset.py'}:toolset"))
 
 
-@pytest.mark.promise("imports.bfcl")
 async def test_bfcl_reference_calls_pass_unless_the_schema_refuses_them(into: Path) -> None:
     scenarios = scenarios_in(into)
     assert list(scenarios) == ["base_0", "base_1", "func_0", "long_0"]
@@ -239,7 +238,6 @@ READ = call("get_level")
 DONE = say("Done.")
 
 
-@pytest.mark.promise("imports.bfcl")
 @pytest.mark.parametrize(
     ("replies", "expected"),
     [

@@ -139,7 +139,6 @@ async def into(clone: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.promise("imports.functionchat")
 async def test_functionchat_references_pass_in_rows_by_category_and_tool_set(into: Path) -> None:
     run = await replay(
         load_scenarios([into]), gold_model, toolset=f"{into / 'toolset.py'}:toolset", progress=False
@@ -184,7 +183,6 @@ CASES = [
 ]
 
 
-@pytest.mark.promise("imports.functionchat")
 async def test_functionchat_judges_one_response_to_the_given_conversation(into: Path) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
     scenarios = {scenario.id: scenario for scenario in load_scenarios([into])}

@@ -119,7 +119,6 @@ def toolset_in(into: Path) -> Toolset:
     return load(f"{into}/toolset.py:toolset")
 
 
-@pytest.mark.promise("imports.messages")
 async def test_import_messages_gold_replays_the_recording(tmp_path: Path) -> None:
     into, code = await folder_of(tmp_path, CHAT, tools=put(tmp_path, TOOLS, "tools.json"))
     scenarios = load_scenarios([into / "scenarios.yaml"])
@@ -363,7 +362,6 @@ SUN, RAIN = result("sun"), result("rain")
 SUN_A, RAIN_A = result("sun", tool_call_id="a"), result("rain", tool_call_id="a")
 
 
-@pytest.mark.promise("imports.messages")
 @pytest.mark.parametrize(
     "messages",
     [

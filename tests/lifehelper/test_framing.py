@@ -173,7 +173,6 @@ I write a note
 """.strip().splitlines()
 
 
-@pytest.mark.promise("rule.r7")
 @pytest.mark.parametrize("sentence", NEGATIVE)
 def test_find_negation_detects_negative_sentences(sentence: str) -> None:
     assert find_negation(sentence) is not None
@@ -187,7 +186,6 @@ def test_find_negation_accepts_positive_sentences(sentence: str) -> None:
 SENTENCES = YAML(typ="safe").load(Path(__file__).with_name("framing_sentences.yaml"))
 
 
-@pytest.mark.promise("rule.r7")
 @pytest.mark.parametrize("kind", ["positive", "negative"])
 @pytest.mark.parametrize("locale", ["ko", "en"])
 def test_find_negation_handles_subordinate_clauses(kind: str, locale: str) -> None:

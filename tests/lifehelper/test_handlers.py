@@ -169,7 +169,6 @@ async def test_add_habit_refusal_names_what_is_accepted(
     assert snapshot(store)["habits"] == []
 
 
-@pytest.mark.promise("rule.r3")
 async def test_add_habit_refuses_a_second_habit_until_next_monday(
     call: Call, store: Store, clock: Any
 ) -> None:
@@ -504,7 +503,6 @@ protocols = st.sampled_from(["daily-walk", "stretch-break", "water-on-waking", "
 steps = st.lists(st.tuples(protocols, st.integers(0, 9)), max_size=10)
 
 
-@pytest.mark.promise("rule.r3", "rule.r7", "rule.r8")
 @given(steps)
 def test_no_sequence_of_add_habit_calls_breaks_a_rule(
     image: StoreImage, adds: list[tuple[str, int]]

@@ -64,7 +64,6 @@ def test_check_habit_applies_the_rules_in_order(broken: tuple[bool, ...]) -> Non
     )
 
 
-@pytest.mark.promise("rule.r8")
 @pytest.mark.parametrize(
     ("when", "after", "is_refused"),
     [(None, None, True), ("7시", None, False), (None, "양치", False), ("7시", "양치", False)],
@@ -74,7 +73,6 @@ def test_r8_requires_an_anchor(when: str | None, after: str | None, is_refused: 
     assert (code(ruling) == "r8_anchor") == is_refused
 
 
-@pytest.mark.promise("rule.r7")
 @pytest.mark.parametrize(
     ("sentence", "key"),
     [
@@ -90,7 +88,6 @@ def test_r7_refuses_negative_and_blank_sentences(sentence: str, key: str) -> Non
     assert (ruling.code, ruling.key) == ("r7_framing", key)
 
 
-@pytest.mark.promise("rule.r3")
 @pytest.mark.parametrize(
     ("added", "today", "is_refused"),
     [

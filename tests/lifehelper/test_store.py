@@ -129,7 +129,6 @@ with store.transaction():
 """
 
 
-@pytest.mark.promise("lifehelper.crash_safe")
 def test_transaction_rolls_back_when_the_process_dies(
     tmp_path: Path, real_catalog: ProtocolCatalog
 ) -> None:

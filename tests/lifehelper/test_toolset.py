@@ -38,7 +38,6 @@ def question(catalog: ProtocolCatalog, tool: str, args: dict[str, Any], locale: 
     return summarize(build_registry(catalog, "ko")[tool].summarize, args, load_catalog(locale))
 
 
-@pytest.mark.promise("lifehelper.six_tools")
 def test_registry_has_six_tools_of_which_two_write(catalog: ProtocolCatalog) -> None:
     registry = build_registry(catalog, "ko")
     assert set(registry) == {

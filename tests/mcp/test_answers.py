@@ -176,7 +176,6 @@ def keyed(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> Raw:
     return made
 
 
-@pytest.mark.promise("mcp.variables")
 async def test_results_mask_secrets(keyed: Raw) -> None:
     answers = {
         "text": {"result": {"content": [text(f"key {KEY} ok")]}},
@@ -209,7 +208,6 @@ async def test_results_mask_secrets(keyed: Raw) -> None:
     assert "${RAW_KEY}" in seen[3]
 
 
-@pytest.mark.promise("mcp.variables")
 @pytest.mark.parametrize("after", [255, 270, 285, 300, 64 * 2**10 - 20])
 async def test_stderr_text_masks_cut_secrets(keyed: Raw, after: int) -> None:
     toolset = keyed({"end": "die"}, last=f"start {'x' * 200} {KEY}{'.' * after}")
@@ -231,7 +229,6 @@ async def test_results_keep_short_variable_values_and_paths(
         assert await dispatched(session, "go", yes()) == ToolOk({"text": f"on {value}/a"})
 
 
-@pytest.mark.promise("mcp.variables")
 def test_server_repr_hides_variable_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAW_KEY", KEY)
     near = Launch(command="x", args=("--key", "${RAW_KEY}"), env={"A": "${RAW_KEY}", "B": KEY})

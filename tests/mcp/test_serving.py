@@ -103,7 +103,6 @@ async def test_serving_lists_schemas_and_hints(words: list[str]) -> None:
         assert text_of(unknown).startswith("unknown_tool: ")
 
 
-@pytest.mark.promise("mcp.serve")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_writes_only_after_elicitation(
     words: list[str], file: Path, mode: str
@@ -127,7 +126,6 @@ async def test_serving_writes_only_after_elicitation(
     assert written(file) == "rent"
 
 
-@pytest.mark.promise("mcp.serve")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_takes_a_reason_and_shows_an_edit_before_it_runs(
     words: list[str], file: Path, mode: str
@@ -161,7 +159,6 @@ async def test_serving_question_escapes_invisible_characters(
     assert written(file) == text
 
 
-@pytest.mark.promise("mcp.serve")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_without_elicitation_needs_allow_writes(
     words: list[str], file: Path, mode: str
@@ -176,7 +173,6 @@ async def test_serving_without_elicitation_needs_allow_writes(
     assert written(file) == "rent"
 
 
-@pytest.mark.promise("mcp.serve")
 async def test_serving_answer_is_bound_to_the_arguments(words: list[str], file: Path) -> None:
     yes = {"run": ElicitResult(action="accept", content={"run": True})}
     person = Asked("accept", run=True)

@@ -51,7 +51,6 @@ def yes() -> ScriptedGate:
     return ScriptedGate(repeat(True))
 
 
-@pytest.mark.promise("mcp.asks_first")
 async def test_toolset_confirms_every_tool_by_default(ledger: Ledger, file: Path) -> None:
     with opened(ledger(), {}, "en") as session:
         assert session.registry.destructive == frozenset(session.registry)
@@ -64,7 +63,6 @@ async def test_toolset_confirms_every_tool_by_default(ledger: Ledger, file: Path
     assert written(file) == "rent\n"
 
 
-@pytest.mark.promise("mcp.asks_first")
 async def test_toolset_runs_declared_reads_without_confirmation(ledger: Ledger) -> None:
     with opened(ledger(reads=["read_entries"]), {}, "en") as session:
         assert await dispatched(session, "read_entries") == ToolOk({"entries": []})
@@ -76,7 +74,6 @@ async def test_toolset_trusts_annotations_when_declared(ledger: Ledger) -> None:
         assert set(session.registry) - session.registry.destructive == {"read_entries", "sneak"}
 
 
-@pytest.mark.promise("mcp.elicitation")
 async def test_elicitation_is_accepted_only_by_a_person(ledger: Ledger, file: Path) -> None:
     with opened(ledger(), {}, "en") as session:
         person = Person(True, True)
@@ -94,7 +91,6 @@ async def test_elicitation_is_accepted_only_by_a_person(ledger: Ledger, file: Pa
     assert written(file) == "rent\n"
 
 
-@pytest.mark.promise("mcp.elicitation")
 async def test_elicitation_form_sends_typed_values(ledger: Ledger, file: Path) -> None:
     typed = {"who": "Kim", "book": "w", "cash": "false", "tag": "rent"}
     person = Writer(True, typed=typed)
@@ -111,7 +107,6 @@ async def test_elicitation_form_sends_typed_values(ledger: Ledger, file: Path) -
     assert done.gate is GateOutcome.ACCEPTED
 
 
-@pytest.mark.promise("mcp.elicitation")
 async def test_elicitation_form_reports_decline_and_cancel(ledger: Ledger, file: Path) -> None:
     cases: list[tuple[ConfirmGate, str]] = [
         (Writer(True, typed=DECLINED), "decline"),
@@ -126,7 +121,6 @@ async def test_elicitation_form_reports_decline_and_cancel(ledger: Ledger, file:
     assert written(file) == ""
 
 
-@pytest.mark.promise("mcp.elicitation")
 async def test_elicitation_declines_unsupported_forms(
     ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -165,7 +159,6 @@ class Leaving:
         raise AssertionError
 
 
-@pytest.mark.promise("mcp.elicitation")
 async def test_elicitation_ends_with_its_server(ledger: Ledger) -> None:
     person = Leaving()
     with opened(ledger(), {}, "en") as session:
@@ -175,7 +168,6 @@ async def test_elicitation_ends_with_its_server(ledger: Ledger) -> None:
     assert done.code == "handler_error"
 
 
-@pytest.mark.promise("mcp.elicitation")
 async def test_toolset_refuses_sampling_requests(ledger: Ledger) -> None:
     with opened(ledger(), {}, "en") as session:
         done = await dispatched(session, "think", yes())
@@ -379,7 +371,6 @@ def test_declaration_errors_name_the_file(tmp_path: Path, text: str, why: str) -
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.promise("mcp.variables")
 def test_declaration_hides_variable_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_TOKEN", "s3 cret")
     monkeypatch.delenv("LEDGER_PORT", raising=False)
@@ -399,7 +390,6 @@ def test_declaration_hides_variable_values(tmp_path: Path, monkeypatch: pytest.M
         load(f"mcp:{far}")
 
 
-@pytest.mark.promise("mcp.variables")
 async def test_start_error_masks_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_TOKEN", "s3cret")
     file = tmp_path / "own.toml"
@@ -413,7 +403,6 @@ async def test_start_error_masks_variables(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-@pytest.mark.promise("mcp.variables")
 async def test_server_gets_variable_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
 ) -> None:

@@ -59,7 +59,6 @@ def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | Non
     (folder / f"{name}.json").write_text(json.dumps(asdict(running)))
 
 
-@pytest.mark.promise("embedded.names")
 @pytest.mark.parametrize(
     ("asked", "served"), [(None, "gemma"), ("gemma", "gemma"), ("gemma-base", "gemma-base")]
 )
@@ -73,7 +72,6 @@ async def test_running_server_is_found_by_name(
         assert model.identity.base_url == serving[served].base_url.removesuffix("/v1")
 
 
-@pytest.mark.promise("embedded.names")
 @pytest.mark.parametrize(("running", "asked"), [NAMES, NAMES[::-1]])
 async def test_running_server_of_another_name_is_not_found(
     settings: Settings, serving: dict[str, FakeVllm], running: str, asked: str
@@ -92,7 +90,6 @@ async def test_running_server_of_older_weights_is_not_found(
 
 
 @pytest.mark.slow
-@pytest.mark.promise("embedded.names")
 async def test_prepare_vllm_uses_the_weights_of_the_name(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,7 +89,6 @@ def write_adapter(folder: Path, layer: str = LAYER, **card: Any) -> None:
     (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-@pytest.mark.promise("runtimes.light")
 async def test_ensure_light_keeps_the_base_and_converts_the_adapter(world: World) -> None:
     file = await world.ensure()
     assert file.read_bytes() == BASE

@@ -111,7 +111,6 @@ def runs(tmp_path: Path) -> tuple[Run, Run]:
     return Run.load(tmp_path / "ab/bare"), Run.load(tmp_path / "ab/tuned")
 
 
-@pytest.mark.promise("ab.pairs")
 async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_path: Path) -> None:
     for person, choices in (("kim", ["left"] * 6), ("lee", ["right", "tie", "both_bad"])):
         replies = [say("hi")] * len(choices)
@@ -137,7 +136,6 @@ async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_pat
     assert {each["model"] for each in bare.manifest.models} == {"bare"}
 
 
-@pytest.mark.promise("ab.pairs")
 async def test_ab_vote_is_stored_by_model_not_by_side(make_ab: MakeAB, tmp_path: Path) -> None:
     orders = iter([False, True, False])
     panel = make_ab([say("hi")] * 2, [say("hi")] * 2, draw=lambda: next(orders))
@@ -163,7 +161,6 @@ def test_ab_keeps_votes_after_kernel_kill(tmp_path: Path) -> None:
     assert comparison.pairs[0].a.vote.reason == "shorter"
 
 
-@pytest.mark.promise("ab.blind")
 async def test_ab_reveals_models_only_after_vote(
     make_ab: MakeAB,
 ) -> None:
@@ -250,7 +247,6 @@ async def test_ab_sides_have_separate_state_per_conversation(
     assert store == [0]
 
 
-@pytest.mark.promise("ab.gate")
 async def test_ab_cards_are_answered_per_side_and_stop_cancels_both(
     make_ab: MakeAB,
 ) -> None:
@@ -276,7 +272,6 @@ async def test_ab_cards_are_answered_per_side_and_stop_cancels_both(
     assert [_ran(side)[-1] for side in panel.sides] == [False, False]
 
 
-@pytest.mark.promise("ab.gate")
 async def test_ab_answer_applies_to_one_card(make_ab: MakeAB) -> None:
     panel = make_ab([call("write", a=1), say("x")], [call("write", a=2), say("y")])
     left, right = pages(panel)
@@ -295,7 +290,6 @@ async def test_ab_answer_applies_to_one_card(make_ab: MakeAB) -> None:
     assert [_ran(side) for side in panel.sides] == [[False], [True]]
 
 
-@pytest.mark.promise("ab.gate")
 async def test_ab_writes_nothing_without_front_end(
     make_ab: MakeAB,
 ) -> None:
@@ -401,7 +395,6 @@ async def test_ab_escapes_invisible_characters(make_ab: MakeAB) -> None:
     assert "".join(Elements(each).read for each in sides).count("\\u3164\\xa0\\u2800") >= 4
 
 
-@pytest.mark.promise("ab.blind")
 @pytest.mark.parametrize("locale", ["ko", "en"])
 async def test_ab_board_escapes_html(make_ab: MakeAB, locale: str) -> None:
     catalog = load_catalog(locale)

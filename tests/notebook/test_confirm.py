@@ -188,7 +188,6 @@ async def test_form_is_validated_before_it_is_sent(gate: ButtonConfirmGate, page
     assert gate.outcomes == []  # it answers no call
 
 
-@pytest.mark.promise("mcp.elicitation")
 @pytest.mark.parametrize(
     ("how", "outcome", "answer"),
     [

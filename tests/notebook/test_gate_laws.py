@@ -30,11 +30,7 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession, Session
 from tests.notebook.conftest import FrontEnd
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.timeout(300),
-    pytest.mark.promise("notebook.gate_laws"),
-]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 SIDES = (1, 2)
 STEPS = 30  # so often the loop goes round: a turn of a script takes fewer

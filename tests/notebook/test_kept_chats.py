@@ -87,7 +87,6 @@ def user_texts(evidence: Evidence) -> list[str]:
     return [turn.user for turn in evidence.turns]
 
 
-@pytest.mark.promise("chats.kept")
 async def test_record_contains_messages_cards_and_clicks(
     make_panel: MakePanel, front_end: MakeFrontEnd, tmp_path: Path
 ) -> None:
@@ -115,7 +114,6 @@ async def test_record_contains_messages_cards_and_clicks(
     assert len(run.calls) == 2
 
 
-@pytest.mark.promise("chats.kept")
 async def test_record_is_off_by_default(
     make_panel: MakePanel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

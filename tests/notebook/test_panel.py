@@ -301,7 +301,6 @@ async def test_close_ends_the_turn(make_panel: MakePanel, front_end: MakeFrontEn
     assert not panel.state.has_written({"write"})
 
 
-@pytest.mark.promise("notebook.hostile")
 async def test_widget_replaces_lone_surrogates(make_panel: MakePanel) -> None:
     half = "half of a pair: \ud83d"
     panel = make_panel([call("write", a=half), say(half)], locale="en")

@@ -180,7 +180,6 @@ async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -
         review.judge("call_missing", tool="nothing")
 
 
-@pytest.mark.promise("review.harmless")
 @pytest.mark.parametrize("locale", ["ko", "en"])
 async def test_review_escapes_html(notes: Path, locale: str) -> None:
     review = Review(notes, reviewer="kim", locale=locale)
@@ -216,7 +215,6 @@ def _is_harmless_form(review: Review, locale: str) -> None:
     _is_harmless(plain)
 
 
-@pytest.mark.promise("review.scenarios")
 async def test_review_to_scenarios_pass_lint_and_reference(chats: Path, tmp_path: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     with pytest.raises(UsageError, match="no conversation is labelled completely"):
@@ -253,7 +251,6 @@ async def test_review_to_scenarios_pass_lint_and_reference(chats: Path, tmp_path
     assert {each.judgement.verdict for each in silent.records} == {Verdict.FAIL}
 
 
-@pytest.mark.promise("review.scenarios")
 async def test_review_to_scenarios_without_corrected_reply(chats: Path, tmp_path: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     judge_all(review, reply="not_fine")

@@ -79,7 +79,6 @@ def reachable_modules(start: str, files: dict[str, Path]) -> set[str]:
     return reached
 
 
-@pytest.mark.promise("start.light_import")
 def test_import_lhkit_loads_no_heavy_library() -> None:
     run = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
@@ -139,7 +138,6 @@ EXTRAS = {
         "jinja2",
         "markupsafe",
         "altair",
-        "fastparquet",
         "opentelemetry",
     ),
     "mcp": ("mcp", "httpx2"),
@@ -178,7 +176,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("eval", COMMAND, "report --history runs"),
         ("eval", COMMAND, "export runs/a --otel spans.jsonl"),
         ("eval", COMMAND, "report runs/a"),
-        ("eval", COMMAND, "export runs/a --parquet tables"),
         ("eval", FRAME, ""),
         ("mcp", COMMAND, "mcp serve"),
         ("mcp", COMMAND, "prompt --toolset mcp:nothing"),

@@ -47,7 +47,6 @@ def largest_file(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.promise("eval.full_disk")
 def test_journal_on_a_full_disk_loses_the_last_record_only(tmp_path: Path) -> None:
     with open_journal(tmp_path) as journal:
         journal.append(record("a"))
@@ -100,7 +99,6 @@ def played(folder: Path, most_bytes: int | None) -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.promise("eval.full_disk")
 def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,6 @@ from lhkit.harness.authoring.accept import observed_arguments
 from lhkit.harness.exports.inspect_log import write_inspect
 from lhkit.harness.exports.openai_messages import write_openai_messages
 from lhkit.harness.exports.otel import trace_lines
-from lhkit.harness.exports.parquet import write_parquet
 from lhkit.harness.records.manifest import Provenance
 from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.report.markdown import markdown
@@ -126,7 +125,6 @@ def readers(
     catalog = load_catalog("en")
     if is_slow:
         yield "html", lambda: html_page(run, catalog, name="x")
-        yield "parquet", lambda: write_parquet(run, out)
     yield "markdown", lambda: markdown(run, catalog, name="x", comparison=compare(run, run))
     yield "junit", lambda: junit_xml(run, catalog, name="x")
     yield "repr", lambda: (repr(run), run._repr_html_(), run.toolset)

@@ -150,7 +150,7 @@ def test_addresses_of_models_show_no_key() -> None:
     holders = [
         lhkit.Endpoint(base_url=address),
         lhkit.Endpoint(base_url=f"http://host/v1?token={KEY}"),
-        app.ModelChoice(base_url=address, more_urls=(address,)),
+        app.ModelChoice(base_url=address),
         Settings(base_url=address),
     ]
     for holder in holders:

@@ -63,7 +63,6 @@ async def test_dispatch_names_known_tools_for_an_unknown_one(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.wrong_type")
 async def test_dispatch_names_field_expected_and_actual_of_a_wrong_type() -> None:
     trace = await traced("add_habit", {"protocol_id": 123}, confirm=ScriptedGate([True]))
     assert trace.result == ToolErr(
@@ -91,7 +90,6 @@ async def test_dispatch_refuses_arguments_that_are_not_json_of_the_schema(args: 
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.no_gate")
 async def test_dispatch_cancels_a_destructive_call_without_a_gate() -> None:
     trace = await traced("add_habit", ARGS)
     assert (trace.result, trace.gate, trace.ran) == (ToolCancelled(), GateOutcome.ABSENT, False)
@@ -112,7 +110,6 @@ class TruthyGate:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.gate_fails")
 @pytest.mark.parametrize(
     "gate",
     [BrokenGate(RuntimeError()), BrokenGate(TimeoutError()), CancelledGate(), TruthyGate(), 3],
@@ -124,7 +121,6 @@ async def test_dispatch_cancels_a_call_if_the_gate_raises(gate: Any) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.validated_first")
 async def test_dispatch_validates_before_it_asks() -> None:
     gate = ScriptedGate([True])
     await traced("add_habit", {"protocol_id": 1}, confirm=gate)
@@ -132,7 +128,6 @@ async def test_dispatch_validates_before_it_asks() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.extra_keys")
 async def test_dispatch_drops_and_reports_undeclared_keys() -> None:
     gate = ScriptedGate([True])
     trace = await traced("add_habit", {**ARGS, "mood": "good"}, confirm=gate)
@@ -263,7 +258,6 @@ OPEN = object_schema(x={}, y={"type": "array"})
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.as_asked")
 @given(
     args=st.fixed_dictionaries(
         {"x": st.deferred(lambda: JSON_VALUES), "y": st.lists(st.deferred(lambda: JSON_VALUES))}
@@ -535,7 +529,6 @@ KEYED = st.dictionaries(st.sampled_from(["protocol_id", "n", "x"]), ANYTHING).ma
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.never_raises")
 @given(name=NAMES, args=ANYTHING | KEYED, handler=HANDLERS, gate=GATES)
 async def test_dispatch_returns_a_result_for_anything(
     name: Any, args: Any, handler: Any, gate: Any

@@ -67,7 +67,6 @@ def test_the_registry_is_a_mapping_in_order_of_registration() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("registry.from_function")
 async def test_tool_registers_a_typed_function() -> None:
     registry = ToolRegistry()
 
@@ -99,7 +98,6 @@ async def test_tool_registers_a_typed_function() -> None:
     assert handled == ToolOk({"day": "2026-06-15", "seats": 2, "kind": "aisle", "deps": "db"})
 
 
-@pytest.mark.promise("registry.from_function")
 def test_tool_takes_a_description_per_language() -> None:
     def look(query: str) -> dict[str, str]:
         return {"query": query}

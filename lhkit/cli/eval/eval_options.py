@@ -9,6 +9,7 @@ from pydantic import model_validator
 from lhkit.base.options import REPLY_TOKENS
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.options import (
+    BASE_URL,
     CONSTRAINT,
     DIALECT,
     DTYPE,
@@ -33,11 +34,7 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
             help="gemma or gemma-base (embedded), gold (reference calls), silent (no-op baseline), "
             "or the name that the server at --base-url serves."
         ),
-        "base_urls": typer.Option(
-            "--base-url",
-            help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000; repeat it, or "
-            "give @FILE with one URL a line, for several servers of one model.",
-        ),
+        "base_url": BASE_URL,
         "toolset": typer.Option(
             metavar="FILE.py:NAME",
             help="Your own toolset: FILE.py:NAME, package.module:NAME or mcp:SERVER; needs PATHS.",

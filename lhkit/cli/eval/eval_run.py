@@ -233,7 +233,7 @@ def run_name(options: EvalOptions) -> str:
         UsageError: the given name cannot name a folder.
     """
     if options.name is None:
-        model = options.model or ("served" if options.base_urls else app.EMBEDDED)
+        model = options.model or ("served" if options.base_url else app.EMBEDDED)
         parts = [model, options.dialect]
         parts += [label_of(options.toolset)] if options.toolset != DEFAULT else []
         parts += [options.constraint] if options.constraint != "off" else []

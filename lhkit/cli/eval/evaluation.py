@@ -1,7 +1,6 @@
 """One planned run of `lhkit eval` or of an arm of `lhkit matrix`, and the model that it opens."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -9,8 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lhkit import app, scale
-from lhkit.base.errors import RunError, UsageError
-from lhkit.base.files import read_text_file
+from lhkit.base.errors import RunError
 from lhkit.base.locales import Catalog
 from lhkit.base.options import REPLY_TOKENS
 from lhkit.base.process import hardware
@@ -29,9 +27,8 @@ from lhkit.harness.running.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import served
-from lhkit.models.client.pool import ServerPool
 from lhkit.models.client.served import MAX_NUM_SEQS, UNKNOWN_CONCURRENCY, require_constraint
-from lhkit.models.client.transport import Endpoint, require_address
+from lhkit.models.client.transport import require_address
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.models.serving.server import StartProgress
 from lhkit.scale import Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
@@ -61,14 +58,10 @@ class OpenedModel:
             return min(MAX_CONCURRENCY, self.replicas.concurrency)
         if callable(self.source):
             return UNKNOWN_CONCURRENCY
-        servers = len(self.source) if isinstance(self.source, ServerPool) else 1
-        return min(MAX_CONCURRENCY, servers * served.default_concurrency(self.source.identity))
+        return min(MAX_CONCURRENCY, served.default_concurrency(self.source.identity))
 
     def warnings(self, catalog: Catalog) -> Iterator[str]:
-        """Yield which servers were dropped and how many replicas died."""
-        if isinstance(self.source, ServerPool):
-            for address in self.source.failed_addresses:
-                yield catalog.text("eval.left", address=address)
+        """Yield how many replicas died."""
         if self.replicas is not None and (losses := self.replicas.losses):
             yield catalog.text("eval.lost_replicas", count=len(losses), why=losses[-1])
 
@@ -145,11 +138,10 @@ class Evaluation:
     ) -> AsyncIterator[OpenedModel]:
         """Yield replicas on a cluster; `on_wait` is called while there is no room for them."""
         placement, choice, options = cluster.placement, self.choice, self.prepared.options
-        base_urls = () if choice.base_url is None else (choice.base_url, *choice.more_urls)
         node_options = options.model_copy(
             update={
                 "toolset": cluster.toolset,
-                "base_urls": base_urls,
+                "base_url": choice.base_url,
                 "dtype": self.settings.dtype,
             }
         )
@@ -198,19 +190,18 @@ def prepare_evaluation(
     if options.max_tokens is None:
         options = options.derive(max_tokens=REPLY_TOKENS)
     prepared = prepare_run(chosen, toolset, options)
-    addresses = parse_addresses(options.base_urls)
-    settings = apply_server_options(
-        settings, options.runtime, options.dtype, *addresses, settings.base_url
-    )
+    if options.base_url is not None:
+        require_address(options.base_url)
+    address = options.base_url or settings.base_url
+    settings = apply_server_options(settings, options.runtime, options.dtype, address)
     require_kept_whole(folder, (scenario.id for scenario in chosen.scenarios), chosen.selection)
     if placement is not None:
         scale.require_ray(placement.address)
-    is_scripted = not addresses and options.model in REFERENCE_MODELS
-    base_url = addresses[0] if addresses else None if is_scripted else settings.base_url
+    is_scripted = options.base_url is None and options.model in REFERENCE_MODELS
+    base_url = None if is_scripted else address
     choice = app.ModelChoice(
         name=options.model,
         base_url=base_url,
-        more_urls=addresses[1:],
         api_key=settings.api_key,
         dialect=options.dialect,
         constraint=options.constraint,
@@ -240,41 +231,6 @@ def _constrained_tools(
     for definitions in tools or [()]:
         require_constraint(options.dialect, options.constraint, definitions)
     return tools[0] if tools else ()
-
-
-def parse_addresses(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the server addresses given by `--base-url`.
-
-    `@FILE` is a file with one address a line; blank lines and comments after `#` are ignored.
-
-    Raises:
-        UsageError: a file cannot be read or is empty, or an address is invalid or repeated.
-    """
-    addresses: list[str] = []
-    for value in values:
-        if not value.startswith("@"):
-            addresses.append(value)
-        elif listed := _read_addresses(Path(value[1:])):
-            addresses += listed
-        else:
-            raise UsageError(f"--base-url {value}: the file has no address. Write one a line")
-    for address in addresses:
-        require_address(address)
-    roots = Counter(Endpoint(base_url=address).root for address in addresses)
-    for root, count in roots.items():
-        if count > 1:
-            raise UsageError(f"--base-url {root} is given {count} times: give it once")
-    return tuple(addresses)
-
-
-def _read_addresses(path: Path) -> list[str]:
-    try:
-        lines = read_text_file(path).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"--base-url @{path} cannot be read ({error}): give a file with one address a line"
-        ) from error
-    return [address for line in lines if (address := line.partition("#")[0].strip())]
 
 
 async def read_provenance(settings: Settings) -> Provenance:

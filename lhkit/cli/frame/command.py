@@ -30,6 +30,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, int]])
 
 _MAY_BE_EMPTY = "--stress"  # the only option with a meaningful empty value: no stress
 
+_ONE_ADDRESS = (
+    "--base-url is given {count} times: give one address. For several servers start vLLM with "
+    "--data-parallel-size, or let Ray start them: lhkit eval --ray local --replicas N"
+)
+
 
 class Options(BaseModel):
     """Options of a command: each field annotated with a typer option or argument.
@@ -93,13 +98,17 @@ def format_examples(lines: Iterable[str]) -> str:
 
 class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse empty values: an unset variable of a script would go unnoticed."""
+        """Refuse empty values, such as an unset variable of a script, and several addresses."""
         for before, word in pairwise(("", *args)):
             is_joined = word.startswith("--") and word.endswith("=")  # --option=
             option = word[:-1] if is_joined else before if before.startswith("-") else "an argument"
             if (is_joined or not word) and option != _MAY_BE_EMPTY:
                 reason = f"{option} is empty: give it a value or leave it out"
                 raise typer.BadParameter(reason, ctx=ctx)
+        *_, given = self.make_parser(ctx).parse_args([*args])
+        count = sum("--base-url" in parameter.opts for parameter in given)
+        if count > 1:  # other options: the last one counts, so that a script's can be overridden
+            raise typer.BadParameter(_ONE_ADDRESS.format(count=count), ctx=ctx)
         return super().parse_args(ctx, args)
 
 

@@ -21,10 +21,8 @@ LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAU
 """The values of `--locale` as text, the default first."""
 DEFAULT_CHATS = Path("runs/chats")
 
-BaseUrl = Annotated[
-    str | None,
-    typer.Option(help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000."),
-]
+BASE_URL = typer.Option(help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000.")
+BaseUrl = Annotated[str | None, BASE_URL]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -221,17 +219,17 @@ def require_percent(value: float | None, name: str) -> None:
 
 
 def apply_server_options(
-    settings: Settings, runtime: Runtime | None, dtype: Dtype | None, *addresses: str | None
+    settings: Settings, runtime: Runtime | None, dtype: Dtype | None, address: str | None = None
 ) -> Settings:
     """Return the settings with `--runtime` and `--dtype` applied.
 
     Raises:
-        UsageError: one is given for a server that already runs at one of the addresses, or a dtype
-            for llama.cpp.
+        UsageError: one is given for a server that already runs at `address`, or a dtype for
+            llama.cpp.
     """
     given = {"runtime": runtime, "dtype": dtype}
     changes = {name: value for name, value in given.items() if value is not None}
-    if changes and (address := next(filter(None, addresses), None)):
+    if changes and address:
         raise UsageError(
             f"--{next(iter(changes))} is for a model that lhkit serves itself, and {address} "
             "serves already: leave one of them out"

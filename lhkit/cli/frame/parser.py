@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare", "Compare runs sample by sample."),
     "doctor": ("doctor", "Check this machine and a server, and say what to do next."),
     "eval": ("eval.evaluate", "Run scenarios against a model and score them; run again to resume."),
-    "export": ("export", "Write a run as messages, Parquet, Inspect log, traces or SFT data."),
+    "export": ("export", "Write a run as messages, Inspect log, traces or SFT data."),
     "import": ("imports", "Create scenarios and a toolset from recorded chats or a benchmark."),
     "init": (
         "init.init",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lhkit.base.errors import importing
 from lhkit.base.json_values import json_or_repr
+from lhkit.base.text import whole_unicode
 from lhkit.chat.truth import truth_kind
 from lhkit.conversation.responses import Finished
 from lhkit.harness.records.record import (
@@ -50,7 +51,10 @@ class Column:
             import pandas as pd
 
         of = attrgetter(self.of) if isinstance(self.of, str) else self.of
-        return pd.Series([of(row) for row in rows], dtype=self.dtype)
+        values = [of(row) for row in rows]
+        if self.dtype == _TEXT:  # no file format that pandas writes has lone surrogates
+            values = [whole_unicode(text) if isinstance(text, str) else text for text in values]
+        return pd.Series(values, dtype=self.dtype)
 
 
 class _TurnRow(NamedTuple):

@@ -67,7 +67,7 @@ def eval_command(run: Run, summary: Summary) -> str:
     ):
         return ""
     options = ["--model", model.model]
-    options += [word for url in urls for word in ("--base-url", url)]
+    options += ["--base-url", urls[0]] if urls else []
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
     # only the name is known, not where it is: the command then ends with that, and runs no others

@@ -25,7 +25,7 @@ from lhkit.harness.running.tool_injection import inject_faults
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.user import User
-from lhkit.models.base import ChatModel, SupportsConversations
+from lhkit.models.base import ChatModel
 from lhkit.models.recorded.cassette import CassetteModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
@@ -334,10 +334,7 @@ def select_model(
     Raises:
         NotIsolatedError: the model's calls come from a file, and sessions share real data.
     """
-    if callable(source):
-        model = source(scenario, registry)
-    else:
-        model = source.conversation() if isinstance(source, SupportsConversations) else source
+    model = source(scenario, registry) if callable(source) else source
     if getattr(model, "needs_isolation", False):
         require_isolated(toolset, f"run the scripted model {model.identity.model}")
     return model

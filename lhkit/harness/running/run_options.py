@@ -31,8 +31,8 @@ class RunOptions(ScenarioFilter):
 
     model: str | None = None
     """The model: an embedded or scripted one, or as its server names it."""
-    base_urls: tuple[str, ...] = ()
-    """Servers of the same model."""
+    base_url: str | None = None
+    """The address of a running server."""
     toolset: str = DEFAULT_TOOLSET
     """The reference of the toolset."""
     dialect: str = "json"

@@ -16,7 +16,7 @@ from lhkit.conversation.responses import Finished, ModelEvent, ModelIdentity
 from lhkit.harness.running.plan import ModelSource
 from lhkit.harness.running.tool_injection import MAX_DISTRACTORS, distractors
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.models.base import ChatModel, ModelRequest, SupportsConversations, SupportsWarmUp
+from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Session, Toolset, WrappedToolset
 
@@ -73,8 +73,6 @@ def labelled(source: ModelSource, stress: Stress) -> ModelSource:
     def create_model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         if callable(source):
             return _Labelled(source(scenario, registry), stress.label)
-        if isinstance(source, SupportsConversations):
-            return _Labelled(source.conversation(), stress.label)
         return _Shared(source, stress.label)
 
     return create_model
@@ -93,7 +91,7 @@ class _Labelled:
         async with aclosing(self._inner.stream(request)) as events:
             async for event in events:
                 if isinstance(event, Finished):
-                    identity = event.identity or self.identity  # a pool reports the server
+                    identity = event.identity or self.identity
                     labelled = replace(identity, stress=self.identity.stress)
                     yield replace(event, identity=labelled)
                 else:

@@ -125,7 +125,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         UsageError: a prompt file cannot be read, or two arms have the same name.
     """
     axes = suite.arms
-    own = suite.model or (None if suite.base_urls else _DEFAULT_MODEL)
+    own = suite.model or (None if suite.base_url else _DEFAULT_MODEL)
     models = axes.models or (ServedModel(name=own),)
     rest = (
         axes.runtimes or (suite.runtime,),
@@ -159,7 +159,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         options = suite.derive(
             toolset=toolset,
             model=served.name,
-            base_urls=suite.base_urls if served.base_url is None else (served.base_url,),
+            base_url=suite.base_url if served.base_url is None else served.base_url,
             runtime=runtime,
             dialect=dialect,
             constraint=constraint,

@@ -31,7 +31,7 @@ from lhkit.harness.records.record import FalseClaim, Severity
 from lhkit.harness.records.wall_clock import TimeBreakdown
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
-from lhkit.harness.scoring.claim_model import shipped_model
+from lhkit.harness.scoring import claim_card
 
 if TYPE_CHECKING:
     from lhkit.toolset import Criteria
@@ -357,12 +357,11 @@ def edited_calls(summary: Summary) -> str:
 
 def claims_line(summary: Summary, catalog: Catalog) -> str:
     """Return the number of false success claims, with precision and recall of the detection."""
-    model = shipped_model()
     return catalog.text(
         "table.claims_line",
         count=summary.confirm.false_claims,
-        precision=percent(model.precision),
-        recall=percent(model.recall),
+        precision=percent(claim_card.PRECISION),
+        recall=percent(claim_card.RECALL),
     )
 
 

@@ -337,7 +337,7 @@ def require_address(base_url: str) -> None:
     Raises:
         UsageError: it is invalid, or contains a password, which would get into every record.
     """
-    if "@" in base_url:
+    if "@" in base_url[1:]:
         raise UsageError("Invalid --base-url: it contains a password. Set LHKIT_API_KEY instead.")
     try:
         url = yarl.URL(base_url)

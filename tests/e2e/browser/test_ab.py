@@ -91,7 +91,6 @@ def test_ab_votes_by_keys(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     assert comparison.pairs[0].a.judgement.reasons == ("better", "it helps")
 
 
-@pytest.mark.promise("ab.gate")
 def test_ab_double_enter_answers_one_card_and_a_kernel_kill_keeps_the_vote(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
@@ -163,7 +162,6 @@ def test_ab_is_accessible_in_both_themes(
     panel.screenshot(path=shots / "ab-narrow.png")
 
 
-@pytest.mark.promise("ab.blind")
 def test_ab_page_escapes_text_and_hides_models(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     page = open_notebook(cell(tmp_path / "ab", "say(EVIL)"))
     say(page, "<img src=x onerror=\"document.title='owned'\">")

@@ -85,7 +85,6 @@ def type_all_wrong(page: Page) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.promise("mcp.elicitation")
 def test_elicitation_form_by_keys_ignores_early_ones_and_shows_errors(
     open_notebook: OpenNotebook, file: Path, shots: Path
 ) -> None:
@@ -128,7 +127,6 @@ def test_elicitation_form_by_keys_ignores_early_ones_and_shows_errors(
     expect(page.locator(".lhkit-input")).to_be_focused()
 
 
-@pytest.mark.promise("mcp.elicitation")
 def test_elicitation_form_cancel_and_decline_reach_the_server(
     open_notebook: OpenNotebook, file: Path
 ) -> None:
@@ -151,7 +149,6 @@ def test_elicitation_form_cancel_and_decline_reach_the_server(
     assert not file.exists()
 
 
-@pytest.mark.promise("mcp.elicitation")
 def test_elicitation_form_escapes_html_and_is_accessible(
     open_notebook: OpenNotebook, file: Path, tmp_path: Path, shots: Path
 ) -> None:
@@ -178,7 +175,6 @@ def test_elicitation_form_escapes_html_and_is_accessible(
     assert "owned" not in page.title()
 
 
-@pytest.mark.promise("mcp.elicitation")
 def test_elicitation_card_closes_with_its_server(open_notebook: OpenNotebook, file: Path) -> None:
     page = open_notebook(panel(file, tool="ask_and_die"))
     card = open_form_card(page)

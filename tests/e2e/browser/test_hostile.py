@@ -9,11 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.browser.hostile import ALL, assert_dead
 from tests.e2e.browser.reading import read_through
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.timeout(600),
-    pytest.mark.promise("notebook.hostile"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 EARLY_MS = 400
 
@@ -110,7 +106,6 @@ def test_hostile_text_in_ab_panel(open_notebook: OpenNotebook, tmp_path: Path, s
     assert_dead(page, ".lhkit-ab, .lhkit-board")
 
 
-@pytest.mark.promise("notebook.xss")
 def test_hostile_text_in_recorded_chat(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     page = opened(open_notebook, tmp_path, CHAT)
     note = page.locator('.lhkit-message[data-role="system"]').first

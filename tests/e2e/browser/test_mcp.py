@@ -101,7 +101,6 @@ def servers_of(kernel: psutil.Process) -> list[psutil.Process]:
     ]
 
 
-@pytest.mark.promise("mcp.panel")
 def test_mcp_card_cancel_escape_run_and_a_killed_server(
     page: Page, folder: Path, shots: Path
 ) -> None:
@@ -135,7 +134,6 @@ def answers(record: Path) -> list[str]:
     return [call.answer for turn in turns for call in turn.calls]
 
 
-@pytest.mark.promise("mcp.panel")
 def test_mcp_card_stays_open_when_the_tab_closes_and_not_when_the_panel_does(
     page: Page, folder: Path, record: Path, context: BrowserContext
 ) -> None:
@@ -192,7 +190,6 @@ def test_mcp_memory_server_writes_only_after_run(
     expect(page.locator('[data-role="tool"]').last.locator("pre").last).to_contain_text("Kim")
 
 
-@pytest.mark.promise("mcp.panel")
 def test_mcp_kernel_kill_ends_the_server(page: Page, folder: Path) -> None:
     open_card(page)
     kernel = kernel_of(page)

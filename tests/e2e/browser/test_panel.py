@@ -55,7 +55,6 @@ def answer(page: Page) -> Locator:
     return page.locator('[data-role="assistant"]').last
 
 
-@pytest.mark.promise("notebook.click_writes")
 def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> None:
     say(page, ADD)
     expect(card(page)).to_have_attribute("data-state", "open")
@@ -79,7 +78,6 @@ def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> Non
     page.screenshot(path=shots / "conversation-dark.png")
 
 
-@pytest.mark.promise("notebook.no_means_no")
 def test_card_cancel_escape_stop_and_reload_write_nothing(page: Page, database: Path) -> None:
     open_card(page).locator(".lhkit-cancel").click()
     expect(card(page)).to_contain_text("취소함")

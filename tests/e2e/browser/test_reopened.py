@@ -86,7 +86,6 @@ def reopened_late(page: Page, context: BrowserContext) -> Page:
     return again
 
 
-@pytest.mark.promise("notebook.click_writes")
 def test_reopened_card_appears_although_the_page_looked_for_it_too_early(
     open_notebook: OpenNotebook, context: BrowserContext, tmp_path: Path
 ) -> None:

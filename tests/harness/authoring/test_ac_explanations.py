@@ -45,7 +45,6 @@ def played(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
     }
 
 
-@pytest.mark.promise("eval.claims")
 @pytest.mark.anyio
 @pytest.mark.parametrize("locale", ["ko", "en"])
 @pytest.mark.parametrize("rule", ["r3_quota", "r7_framing", "r8_anchor"])

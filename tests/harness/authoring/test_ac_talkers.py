@@ -149,7 +149,6 @@ def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
     )
 
 
-@pytest.mark.promise("eval.claims")
 @pytest.mark.parametrize("model", [talker, reader, asker])
 async def test_false_claims_without_a_write_pass_nothing(model: Any) -> None:
     scenarios = refused(SCENARIOS) if model is asker else SCENARIOS

@@ -66,7 +66,6 @@ def test_estimates_reject_invalid_counts(estimate: Any, args: Any, message: str)
         estimate(*args)
 
 
-@pytest.mark.promise("statistics.coverage")
 def test_wilson_coverage_is_95_percent() -> None:
     rng = np.random.default_rng(11)
     truths = rng.uniform(0.05, 0.95, size=4000)
@@ -80,7 +79,6 @@ def clustered(rng: np.random.Generator, clusters: int, repeats: int) -> list[lis
     return [list(rng.binomial(1, rate, size=repeats).astype(float)) for rate in rates]
 
 
-@pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats"), [(12, 4), (30, 3), (200, 2)])
 def test_cluster_bootstrap_coverage_is_95_percent(clusters: int, repeats: int) -> None:
     rng = np.random.default_rng(12)
@@ -107,7 +105,6 @@ def test_cluster_bootstrap_is_deterministic() -> None:
     assert cluster_bootstrap([*clusters, []]) == cluster_bootstrap(clusters)
 
 
-@pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats", "slack"), [(22, 1, 0.03), (60, 2, 0.02)])
 def test_median_interval_coverage(clusters: int, repeats: int, slack: float) -> None:
     rng = np.random.default_rng(15)
@@ -195,7 +192,6 @@ def test_clustered_interval_coverage_near_0_and_1(rate: float, alike: float) -> 
         assert np.mean(covered) >= 0.93
 
 
-@pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.0), (0.1, 0.1), (0.02, 0.9), (0.45, 0.45)])
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_difference_interval_coverage(gain: float, loss: float, repeats: int) -> None:
@@ -266,7 +262,6 @@ def null_differences(rng: np.random.Generator, clusters: int, repeats: int) -> l
     return [int(each) for each in b - a]
 
 
-@pytest.mark.promise("statistics.p_values")
 @pytest.mark.parametrize("repeats", [1, 4])
 def test_sign_flip_is_uniform_under_the_null(repeats: int) -> None:
     """Counts are discrete: what was seen itself counts a random part of its chance."""
@@ -281,7 +276,6 @@ def test_sign_flip_is_uniform_under_the_null(repeats: int) -> None:
     assert kstest(p_values, "uniform").pvalue > 0.05
 
 
-@pytest.mark.promise("statistics.p_values")
 @pytest.mark.parametrize(("clusters", "repeats"), [(22, 1), (22, 4), (200, 1)])
 def test_sign_flip_false_alarms_are_at_most_alpha(clusters: int, repeats: int) -> None:
     rng = np.random.default_rng(17)

@@ -109,7 +109,6 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return Command(tmp_path)
 
 
-@pytest.mark.promise("eval.killed")
 def test_resume_after_kill_during_write(command: Command) -> None:
     whole = b""
     deaths = [("before", 2), ("half a line", 17), ("after", 30)]

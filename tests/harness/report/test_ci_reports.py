@@ -92,7 +92,6 @@ def test_table_lines_escape_bars_and_embolden_the_total() -> None:
     ]
 
 
-@pytest.mark.promise("report.escapes")
 def test_markdown_of_hostile_text_has_no_format_link_or_mention() -> None:
     shown = markdown(HOSTILE_RUN, ENGLISH, name="x", comparison=compare(FULL_RUN, HOSTILE_RUN))
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(shown)
@@ -208,7 +207,6 @@ def test_junit_case_output_is_the_transcript() -> None:
     assert '→ add_note({"text": "우유 사기", "tag": "home"}) [accepted]' in outputs[0]
 
 
-@pytest.mark.promise("report.escapes")
 def test_junit_replaces_characters_not_allowed_in_xml() -> None:
     root = parsed(HOSTILE_RUN, ENGLISH)
     (failure,) = root.iter("failure")

@@ -99,7 +99,6 @@ def test_sample_html_without_turns_shows_the_fault() -> None:
     assert "데이터는 바뀌지 않았습니다." in html
 
 
-@pytest.mark.promise("report.escapes")
 def test_sample_html_of_hostile_text_has_no_foreign_element() -> None:
     for record in HOSTILE_RUN.records:
         shown = Parsed(sample_html(record))
@@ -119,7 +118,6 @@ def test_run_html_shows_rates_with_intervals_and_failures_first() -> None:
     assert "<noscript" not in html
 
 
-@pytest.mark.promise("report.escapes")
 def test_notebook_html_has_no_script_and_no_handler() -> None:
     shapes = (HOSTILE_RUN, HOSTILE_RUN.sample(HOSTILE_RUN.records[0].sample_id.scenario),
               compare(FULL_RUN, HOSTILE_RUN))  # fmt: skip

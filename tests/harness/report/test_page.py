@@ -38,7 +38,6 @@ def page() -> str:
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
-@pytest.mark.promise("report.offline")
 def test_page_has_no_external_reference() -> None:
     html = page()
     shown = Parsed(html)
@@ -76,7 +75,6 @@ def test_page_policy_allows_only_its_script() -> None:
     assert "default-src 'none'" in html
 
 
-@pytest.mark.promise("report.escapes")
 def test_page_of_hostile_text_has_no_script_handler_or_unknown_element() -> None:
     tame = Parsed(page())
     compared = compare(FULL_RUN, HOSTILE_RUN)
@@ -140,6 +138,14 @@ def test_eval_command_is_not_that_of_the_manifest(typed: list[str]) -> None:
     run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update={"command": typed}))
     assert eval_command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
     assert typed[-1] not in markdown(run, load_catalog("en"), name="x")
+
+
+def test_eval_command_has_one_address_of_a_run_resumed_at_another() -> None:
+    summary = FULL_RUN.summary()
+    models = [replace(model, base_url=f"{model.base_url} http://b:1") for model in summary.models]
+    command = eval_command(FULL_RUN, replace(summary, models=tuple(models))).split()
+    assert command.count("--base-url") == 1
+    assert command[command.index("--base-url") + 1] == "http://127.0.0.1:8000"
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,6 @@ def open_all(page: Page) -> int:
     return page.locator(".lhr-trace").count()
 
 
-@pytest.mark.promise("report.runs_nothing")
 def test_page_runs_no_hostile_text_without_the_policy(
     browser: Browser, written: Callable[..., str]
 ) -> None:

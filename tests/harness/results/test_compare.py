@@ -76,7 +76,6 @@ def names(samples: Iterable[SampleId]) -> list[str]:
     return [each.scenario for each in samples]
 
 
-@pytest.mark.promise("eval.compare")
 def test_compare_pairs_samples_valid_in_both_runs() -> None:
     a = Run(records=(*run("pfip").records, record("x", "p"), record("s0", "f", 1)))
     b = Run(records=(*run("fpfi").records[::-1], record("y", "p")))
@@ -87,7 +86,6 @@ def test_compare_pairs_samples_valid_in_both_runs() -> None:
     assert comparison.only_b == (SampleId(scenario="y"),)
 
 
-@pytest.mark.promise("eval.compare")
 def test_compare_without_repeats_is_the_exact_mcnemar_test() -> None:
     from statsmodels.stats.contingency_tables import mcnemar
 
@@ -151,7 +149,6 @@ def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: s
     assert compare(run(a), run(b)).outcome == outcome
 
 
-@pytest.mark.promise("eval.margin")
 @pytest.mark.parametrize(
     ("improved", "regressed", "n", "repeats", "margin", "outcome", "needed"),
     [
@@ -182,7 +179,6 @@ def test_compare_with_margin(
     assert (comparison.outcome, comparison.needed_scenarios) == (outcome, needed)
 
 
-@pytest.mark.promise("eval.margin")
 @pytest.mark.parametrize("locale", ["en", "ko"])
 @pytest.mark.parametrize(
     ("b", "repeats", "texts"),
@@ -203,7 +199,6 @@ def test_comparison_sentence_with_margin(
     assert "3%p" in sentence or locale == "en"
 
 
-@pytest.mark.promise("eval.many")
 @pytest.mark.parametrize(
     ("arms", "first_p", "equal"),
     [

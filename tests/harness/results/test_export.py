@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fastparquet  # noqa: TID253 - what is written is read by it
 import pytest
 
 from evals.benchmarks import peers
@@ -17,7 +16,6 @@ from lhkit.conversation.events import EndReason
 from lhkit.conversation.messages import ToolCall
 from lhkit.conversation.tool_results import TRUNCATION_HINT
 from lhkit.harness.authoring.reference import gold_model
-from lhkit.harness.exports import parquet
 from lhkit.harness.exports.openai_messages import write_openai_messages
 from lhkit.harness.records.manifest import AssistantLimits, Manifest, Prompt
 from lhkit.harness.records.record import CallRecord, Evidence, TurnRecord, encode_record
@@ -39,11 +37,6 @@ pytestmark = pytest.mark.anyio
 
 async def exported(folder: Path, **places: Path) -> None:
     assert await export_run(ExportOptions(folder=folder, **places), load_settings()) == 0
-
-
-def table(file: Path) -> Any:
-    with file.open("rb") as opened:
-        return fastparquet.ParquetFile(opened).to_pandas()
 
 
 def bytes_in(folder: Path) -> dict[Path, bytes]:
@@ -191,45 +184,9 @@ async def test_inspect_reads_repeats_as_epochs_and_invalid_samples_as_errors(
     assert read["accuracy"] == pytest.approx(2 / 3)
 
 
-async def test_parquet_export_equals_the_frames(
-    load: Load, toolset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ("one", "two", "three")
-    talks = [each for name in names for each in load(TALK.replace("shop-01", name))]
-    folder = await record_run(talks, SCRIPT, toolset, tmp_path / "run")
-    monkeypatch.setattr(parquet, "_BATCH_SIZE", 2)  # more than one row group
-    await exported(folder, parquet=tmp_path / "tables")
-    run = Run.load(folder)
-    frames = {
-        "samples": run.scenarios,
-        "turns": run.turns,
-        "calls": run.calls,
-        "violations": run.violations,
-        "requests": run.latency,
-    }
-    assert {each.name for each in (tmp_path / "tables").iterdir()} == {
-        f"{name}.parquet" for name in frames
-    }
-    for name, frame in frames.items():
-        read = table(tmp_path / "tables" / f"{name}.parquet")
-        assert [*read.columns] == [*frame.columns]
-        for column in frame.columns:
-            kept, meant = (
-                [*each[column].astype("object").where(each[column].notna(), None)]
-                for each in (read, frame)
-            )
-            assert kept == meant, (name, column)
-
-
-async def test_parquet_export_of_an_empty_run_has_all_columns(tmp_path: Path) -> None:
-    await exported(run_of(tmp_path / "run"), parquet=tmp_path / "tables")
-    calls = table(tmp_path / "tables" / "calls.parquet")
-    assert (len(calls), [*calls.columns]) == (0, [*Run.load(tmp_path / "run").calls.columns])
-
-
-@pytest.mark.parametrize("kind", ["openai_messages", "inspect", "parquet"])
+@pytest.mark.parametrize("kind", ["openai_messages", "inspect"])
 async def test_exports_leave_files_unchanged_after_an_error(tmp_path: Path, kind: str) -> None:
-    place = tmp_path / {"openai_messages": "a.jsonl", "inspect": "a.eval", "parquet": "t"}[kind]
+    place = tmp_path / {"openai_messages": "a.jsonl", "inspect": "a.eval"}[kind]
     good = run_of(tmp_path / "good", record("a"))
     await exported(good, **{kind: place})
     before = bytes_in(tmp_path)

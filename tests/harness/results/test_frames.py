@@ -1,8 +1,10 @@
 """Data frames of a run: rows, fixed types, units in names."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pandas as pd  # noqa: TID253 - what is written is read by it
 import pytest
 
 from lhkit.harness.authoring.reference import silent_model
@@ -41,7 +43,6 @@ TABLES = {
 }
 
 
-@pytest.mark.promise("eval.frames")
 async def test_frames_have_one_row_per_item(play: Play, load: Load) -> None:
     run = await play(load(NOTES), repeats=2)
     sizes = {name: len(getattr(run, name)) for name in TABLES}
@@ -53,7 +54,6 @@ async def test_frames_have_one_row_per_item(play: Play, load: Load) -> None:
     assert keys == [("add", 0), ("add", 1), ("chat", 0), ("chat", 1)]
 
 
-@pytest.mark.promise("eval.frames")
 @pytest.mark.parametrize("name", TABLES)
 async def test_frame_types_do_not_depend_on_the_data(play: Play, load: Load, name: str) -> None:
     def broken(_: object) -> Any:
@@ -70,10 +70,32 @@ async def test_frame_types_do_not_depend_on_the_data(play: Play, load: Load, nam
     assert list(types[0]) == [column.name for column in (*frames.SAMPLE, *TABLES[name])]
 
 
-async def test_frames_accept_lone_surrogates(play: Play, load: Load) -> None:
+async def test_frames_replace_lone_surrogates(play: Play, load: Load) -> None:
     run = await play(load(NOTES))
-    records = [replace(record, ac="\ud800") for record in run.records]
-    assert set(frames.scenarios_frame(records)["ac"]) == {"\ud800"}
+    records = [replace(record, ac="우유 \ud800\U0001f95b") for record in run.records]
+    assert set(frames.scenarios_frame(records)["ac"]) == {"우유 \ufffd\U0001f95b"}
+
+
+@pytest.mark.parametrize("reply", ["우유 \U0001f95b", "half \udfff", "", None])
+@pytest.mark.parametrize("name", TABLES)
+async def test_frames_are_written_as_parquet_and_read_back(
+    play: Play, load: Load, name: str, reply: str | None, tmp_path: Path
+) -> None:
+    run = (
+        Run(records=())
+        if reply is None
+        else await play(load(NOTES), ScriptedModel(lambda _: say(reply)))
+    )
+    frame = getattr(run, name)
+    frame.to_parquet(tmp_path / "table.parquet")
+    back = pd.read_parquet(tmp_path / "table.parquet")
+    assert [*back.columns] == [*frame.columns]
+    for column in frame.columns:
+        read, meant = (
+            [*table[column].astype("object").where(table[column].notna(), None)]
+            for table in (back, frame)
+        )
+        assert read == meant, column
 
 
 @pytest.mark.parametrize("name", TABLES)

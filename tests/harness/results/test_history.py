@@ -16,7 +16,7 @@ from lhkit.harness.results.results import Run
 from lhkit.settings import load_settings
 from tests.harness.results.test_compare import record
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.history")]
+pytestmark = pytest.mark.anyio
 
 
 def write_run(folder: Path, letters: str, day: int = 1, **manifest: Any) -> None:

@@ -268,7 +268,6 @@ async def test_rescore_uses_recorded_success_phrases(play: Play, load: Load, too
     assert other.records[0].judgement.false_claims == ()
 
 
-@pytest.mark.promise("eval.claims")
 async def test_rescore_turns_a_recorded_false_claim_violation_into_a_flag(
     play: Play, load: Load, toolset: Any
 ) -> None:

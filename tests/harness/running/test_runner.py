@@ -141,7 +141,6 @@ async def test_replay_limits_concurrency(play: Play, load: Load) -> None:
     assert run.summary().total.passed == 10
 
 
-@pytest.mark.promise("eval.resume")
 async def test_resume_reuses_finished_samples(play: Play, load: Load, tmp_path: Path) -> None:
     scenarios = scenarios_of(load, 4)
     first = await play(scenarios[:2], gold_model, run_dir=tmp_path)
@@ -153,7 +152,6 @@ async def test_resume_reuses_finished_samples(play: Play, load: Load, tmp_path: 
     assert third.records == second.records
 
 
-@pytest.mark.promise("eval.resume")
 @pytest.mark.parametrize(
     "changed", [CHAT.replace("hello", "hello!"), CHAT + "  world: {{notes: []}}\n"]
 )
@@ -187,7 +185,6 @@ async def test_replay_retries_transient_error_with_growing_pauses(
     assert pauses == [1.0, 2.0]
 
 
-@pytest.mark.promise("eval.invalid")
 @pytest.mark.parametrize(
     ("error", "attempts"), [(ServerOverloadedError("busy"), 3), (ContextTooLongError("long"), 1)]
 )

@@ -25,7 +25,7 @@ from lhkit.harness.scenarios.user import User
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play, printed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.users")]
+pytestmark = pytest.mark.anyio
 
 
 SCENARIO = """

@@ -94,7 +94,6 @@ HEAD = "- id: a\n  ac: x\n  "
 TURN = f"{HEAD}turns:\n  - user: x\n    "
 
 
-@pytest.mark.promise("eval.scenario_errors")
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -249,7 +249,6 @@ def one_note_only(before: Any, after: Any) -> list[tuple[str, str]]:
     ("world", "broken"),
     [("{}", ()), ("{notes: [{id: n, text: old}]}", (BrokenRule(code="r1_one", detail="2 notes"),))],
 )
-@pytest.mark.promise("eval.escaped")
 async def test_broken_rule_is_recorded_and_fails_the_sample(
     load: Load, toolset: Any, play: Play, world: str, broken: tuple[BrokenRule, ...]
 ) -> None:
@@ -293,7 +292,6 @@ class Unclosable:
 
 
 @pytest.mark.parametrize("kind", ["broken_rules", "close", "pattern"])
-@pytest.mark.promise("eval.escaped")
 async def test_unlisted_write_counts_where_the_sample_ends_invalid(
     load: Load,
     toolset: Any,
