@@ -246,7 +246,7 @@ async def replay(
                 thread=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
                 wall=wall,
             )
-        execution = _Execution(
+        execution = Execution(
             context=context,
             runner=runner,
             writer=writer,
@@ -275,9 +275,38 @@ def _remarks(resumption: Resumption) -> list[str]:
     return remarks
 
 
+def begin_invocation(
+    resumption: Resumption, context: SampleContext, provenance: Provenance, *, concurrency: int
+) -> Invocation:
+    """Return the invocation of a run that starts now."""
+    return Invocation(
+        started_at=context.moment(),
+        concurrency=concurrency,
+        kept=resumption.kept,
+        changes=[asdict(change) for change in resumption.changes],
+        remarks=_remarks(resumption),
+        setup_s=provenance.setup_s,
+        server_s=provenance.server_s,
+    )
+
+
+def run_manifest(
+    plan: Plan, before: Manifest, provenance: Provenance, invocation: Invocation
+) -> Manifest:
+    """Return the manifest of a plan, with the invocations of `before` and one more."""
+    metadata = {
+        "git_commit": provenance.git_commit,
+        "command": list(provenance.command),
+        "hardware": dict(provenance.hardware),
+        **({"selection": provenance.selection} if provenance.selection else {}),
+        "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
+    }
+    return Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())
+
+
 async def _run_plan(
     plan: Plan,
-    execution: "_Execution",
+    execution: "Execution",
     provenance: Provenance,
     *,
     concurrency: int,
@@ -291,7 +320,8 @@ async def _run_plan(
         require_kept_whole(folder, names, provenance.selection)
     plan = plan.resuming(before)
     hashes = plan.hashes
-    resumption = execution.resume(plan, before)
+    existing = execution.writer.journal.records if execution.writer else ()
+    resumption = execution.resume(plan, before, existing)
     kept = resumption.kept_samples
     if on_resume:
         on_resume(resumption)
@@ -299,25 +329,10 @@ async def _run_plan(
     def pending() -> Iterator[PlannedSample]:
         return (sample for sample in plan.samples() if sample.sample_id not in kept)
 
-    started = Invocation(
-        started_at=execution.context.moment(),
-        concurrency=concurrency,
-        kept=len(kept),
-        changes=[asdict(change) for change in resumption.changes],
-        remarks=_remarks(resumption),
-        setup_s=provenance.setup_s,
-        server_s=provenance.server_s,
-    )
+    started = begin_invocation(resumption, execution.context, provenance, concurrency=concurrency)
 
     def store_manifest(invocation: Invocation) -> Manifest:
-        metadata = {
-            "git_commit": provenance.git_commit,
-            "command": list(provenance.command),
-            "hardware": dict(provenance.hardware),
-            **({"selection": provenance.selection} if provenance.selection else {}),
-            "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
-        }
-        manifest = Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())
+        manifest = run_manifest(plan, before, provenance, invocation)
         if folder:
             write_manifest(folder, manifest)
         return manifest
@@ -348,7 +363,7 @@ async def _run_plan(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Execution:
+class Execution:
     """The workers of one run, and the records they have produced."""
 
     context: SampleContext
@@ -364,9 +379,14 @@ class _Execution:
     records: dict[SampleId, SampleRecord] = field(default_factory=dict)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
 
-    def resume(self, plan: Plan, before: Manifest) -> Resumption:
-        """Take the reusable records of the folder, and return what is reused."""
-        existing = self.writer.journal.records if self.writer else ()
+    def resume(self, plan: Plan, before: Manifest, existing: Sequence[SampleRecord]) -> Resumption:
+        """Take the reusable records of a folder, and return what is reused.
+
+        Args:
+            plan: the samples of this run.
+            before: the manifest of the folder.
+            existing: the records of the folder, if records are held in memory.
+        """
         if self.writer is None or self.keep_records:
             statuses: Iterable[RecordStatus] = map(record_status, existing)
         else:
@@ -401,7 +421,7 @@ class _Execution:
 
     async def _worker(self, samples: Iterator[PlannedSample], bar: "tqdm[Any]") -> None:
         for sample in samples:
-            await self._store(sample, await self._run_with_retries(sample))
+            await self._store(sample, await self.run_sample(sample))
             passed, failed = self.verdicts[Verdict.PASS], self.verdicts[Verdict.FAIL]
             share = percent(passed / (passed + failed) if passed + failed else None)
             status = f"{share} passed, {failed} failed"
@@ -410,7 +430,11 @@ class _Execution:
             bar.set_postfix_str(status, refresh=False)
             bar.update()
 
-    async def _run_with_retries(self, sample: PlannedSample) -> SampleRecord | EncodedRecord:
+    async def run_sample(self, sample: PlannedSample) -> SampleRecord | EncodedRecord:
+        """Run one sample, with a pause before each retry after a transient error.
+
+        The record is encoded if a `runner` ran the sample. Nothing is stored.
+        """
         record: SampleRecord | EncodedRecord | None = None
         for attempt in range(1, self.max_attempts + 1):
             if self.unreachable >= self.max_unreachable:
