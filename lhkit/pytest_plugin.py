@@ -2,143 +2,166 @@
 
 `pytest --lhkit-toolset tools.py:toolset --lhkit-model gold` collects the files. In a module,
 `@pytest.mark.lhkit("shop.yaml", toolset="tools.py:toolset")` runs a test once for each sample, with
-the fixtures `scenario` and `lhkit_record`.
+the fixtures `scenario` and `lhkit_record`. Every option is also a key of pytest's configuration:
+`lhkit_toolset = "tools.py:toolset"`.
 
 A sample that fails is a failed test, an infrastructure error is an error. With `--lhkit-run NAME`
-the records become an ordinary run folder, and the next call runs only what is missing in it.
+each record is written to a run folder at once, and the next call runs only what is missing in it.
 """
 
 import asyncio
-import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
 if TYPE_CHECKING:
-    from lhkit.harness.records.manifest import Manifest
+    from lhkit.cli.suite_run import PlannedSuite, SuitePlanner, SuiteRecorder
     from lhkit.harness.records.record import SampleRecord
-    from lhkit.harness.running.plan import ModelSource, PlannedSample
-    from lhkit.harness.running.run import EncodedRecord
+    from lhkit.harness.running.run_options import RunOptions
     from lhkit.harness.scenarios.scenario import Scenario
-    from lhkit.toolset import Toolset
 
 SUFFIXES = (".scenario.yaml", ".scenario.yml")
-_ATTEMPTS = 3
+_NO_MODEL = "no model: give --lhkit-model or --lhkit-base-url"
+_SHOWN_ERRORS = 8
+"""Tests for which the same infrastructure error is shown in full; of the others, the number."""
+_MORE_ERRORS = "more errors"
 _PLUGIN = pytest.StashKey["Plugin"]()
+_OUTCOME = pytest.StashKey[dict[str, Any]]()
+
+
+class _Option(NamedTuple):
+    """An option of `lhkit eval` as an option of pytest."""
+
+    field: str
+    """Its name in `RunOptions`, whose default and limits apply."""
+    kind: type
+    help: str
+    name: str = ""
+    """Its name in `lhkit eval`, if that is another one."""
+
+    @property
+    def flag(self) -> str:
+        return f"--lhkit-{(self.name or self.field).replace('_', '-')}"
+
+    @property
+    def key(self) -> str:
+        return f"lhkit_{self.name or self.field}"
+
+
+OPTIONS = (
+    _Option("toolset", str, "FILE.py:NAME, package.module:NAME or mcp:SERVER."),
+    _Option("model", str, "gold, silent, an embedded model, or the name of a served one."),
+    _Option("base_url", str, "URL of a model server."),
+    _Option("dialect", str, "Format of tool calls: json, pythonic, functiongemma, gemma4, openai."),
+    _Option("constraint", str, "Constrained decoding: off, auto or required.", "constrain"),
+    _Option("runtime", str, "Server of an embedded model: vllm or llama.cpp."),
+    _Option("dtype", str, "Number type of an embedded model: bfloat16 or float32."),
+    _Option("user", str, "Who answers confirmations: script, careful or hasty."),
+    _Option("stress", str, "Harder conditions: distractors=10,shuffle,seed=1."),
+    _Option("repeats", int, "Samples per scenario."),
+    _Option("variants", bool, "Run every wording of the user's messages."),
+    _Option("max_tokens", int, "Most tokens of a model message."),
+    _Option("max_attempts", int, "Attempts per sample, if the server fails."),
+    _Option("only", tuple, "Scenarios with this id, or ac01-*; repeatable."),
+    _Option("tag", tuple, "Scenarios with this tag; repeatable."),
+    _Option("ac", tuple, "Scenarios of this criterion; repeatable."),
+    _Option("locale", tuple, "Scenarios in this language; repeatable."),
+    _Option("failed", str, "Scenarios that failed in this run."),
+    _Option("sample", int, "So many scenarios, drawn at random."),
+    _Option("seed", int, "Seed of that draw."),
+    _Option("limit", int, "The first scenarios, at most so many."),
+    _Option("keep_prompts", bool, "Keep prompt texts in the records."),
+    _Option("keep_states", bool, "Keep whole states in the records."),
+)
+_RUN = _Option("", str, "Write the records to runs/NAME, and run only what is missing.", "run")
 
 
 class SampleFailedError(Exception):
     """A sample failed; the message is the report."""
 
 
-class InfrastructureError(Exception):
+class InfrastructureError(pytest.fail.Exception):  # type: ignore[name-defined,misc]
     """A sample could not be scored, because server or tools failed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, pytrace=False)  # in every phase, also in the setup of a fixture
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options."""
+    """Declare the options and the keys of the configuration."""
     group = parser.getgroup("lhkit", "lhkit: scenarios as tests")
-    group.addoption("--lhkit-toolset", metavar="REF", help="FILE.py:NAME or package.module:NAME.")
-    group.addoption("--lhkit-model", metavar="NAME", help="gold, silent, or a served model.")
-    group.addoption("--lhkit-base-url", metavar="URL", help="Address of a model server.")
-    group.addoption("--lhkit-dialect", metavar="NAME", default="json", help="As in lhkit eval.")
-    group.addoption("--lhkit-repeats", metavar="N", type=int, default=1, help="Runs a scenario.")
-    group.addoption(
-        "--lhkit-variants", action="store_true", help="Run every wording of the user's messages."
-    )
-    group.addoption("--lhkit-run", metavar="NAME", help="Write the records to runs/NAME.")
+    actions: dict[type, dict[str, Any]] = {
+        bool: {"action": "store_true", "default": None},
+        int: {"type": int, "metavar": "N"},
+        str: {"metavar": "VALUE"},
+        tuple: {"action": "append", "metavar": "VALUE"},
+    }
+    kinds: dict[type, Any] = {bool: "bool", str: "string", tuple: "args"}
+    kinds[int] = "int" if pytest.version_tuple >= (8, 4) else "string"
+    for option in (*OPTIONS, _RUN):
+        group.addoption(option.flag, dest=option.key, help=option.help, **actions[option.kind])
+        parser.addini(option.key, option.help, type=kinds[option.kind], default=None)
+
+
+def _given(config: pytest.Config, option: _Option) -> Any:
+    """Return the value on the command line, else in the configuration file, else None."""
+    value = config.getoption(option.key)
+    if value is None:
+        value = config.getini(option.key) or None
+        value = int(value) if value and option.kind is int else value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark, and keep what the session shares."""
+    """Declare the mark, and check what is given."""
     config.addinivalue_line(
         "markers",
         "lhkit(*paths, toolset=None): run the test once for each sample of scenario files",
     )
-    plugin = Plugin(config)
-    name = config.getoption("--lhkit-run")
-    if name:
-        _require_run_name(name)
-        if not hasattr(config, "workerinput"):
-            plugin.require_folder()
-    config.stash[_PLUGIN] = plugin
+    plugin = config.stash[_PLUGIN] = Plugin(config)
+    if any(_given(config, option) is not None for option in (*OPTIONS, _RUN)):
+        from lhkit.base.errors import LhkitError
+
+        try:
+            plugin.require_valid()
+        except LhkitError as error:
+            raise pytest.UsageError(str(error)) from None
     config.pluginmanager.register(plugin, "lhkit-session")
-
-
-def _require_run_name(name: str) -> None:
-    from lhkit.base.errors import UsageError
-    from lhkit.harness.records.store import require_run_name
-
-    try:
-        require_run_name(name, option="--lhkit-run")
-    except UsageError as error:
-        raise pytest.UsageError(str(error)) from error
-
-
-@pytest.hookimpl(tryfirst=True)  # before a worker of xdist sends its tests to the controller
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse a run of several toolsets, or of scenarios with the same id: a folder has one."""
-    if not session.config.getoption("--lhkit-run"):
-        return
-    items = [item for item in session.items if isinstance(item, ScenarioItem | pytest.Function)]
-    fault = _run_fault([sample for item in items if (sample := _sample_of(item)) is not None])
-    if fault and hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["lhkit_fault"] = fault
-        session.items.clear()
-    elif fault:
-        raise pytest.UsageError(fault)
-
-
-def _run_fault(samples: "Sequence[Sample]") -> str:
-    """Return why samples cannot be one run; empty if they can."""
-    toolsets = list(dict.fromkeys(sample.toolset for sample in samples))
-    if len(toolsets) > 1:
-        return (
-            f"--lhkit-run writes the run of one toolset, and the tests use {', '.join(toolsets)}. "
-            "Run them separately."
-        )
-    paths: dict[str, Path] = {}
-    for sample in samples:
-        first = paths.setdefault(sample.scenario.id, sample.path)
-        if not first.samefile(sample.path):
-            return (
-                f"--lhkit-run: {first} and {sample.path} both have a scenario "
-                f"{sample.scenario.id!r}. Make each id unique, or run the files separately."
-            )
-    return ""
-
-
-def _sample_of(item: "ScenarioItem | pytest.Function") -> "Sample | None":
-    if isinstance(item, ScenarioItem):
-        return item.sample
-    callspec = getattr(item, "callspec", None)
-    return callspec.params.get("lhkit_sample") if callspec else None
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
     """Collect scenario files where a toolset is given."""
-    if file_path.name.endswith(SUFFIXES) and parent.config.getoption("--lhkit-toolset"):
+    if file_path.name.endswith(SUFFIXES) and parent.config.stash[_PLUGIN].toolset:
         return ScenarioFile.from_parent(parent, path=file_path)
     return None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a marked test once for each sample."""
+    from lhkit.base.errors import LhkitError
+
     mark = metafunc.definition.get_closest_marker("lhkit")
     if mark is None:
         return
-    toolset = mark.kwargs.get("toolset") or metafunc.config.getoption("--lhkit-toolset")
+    plugin = metafunc.config.stash[_PLUGIN]
+    toolset = mark.kwargs.get("toolset") or plugin.toolset
     if not mark.args or not toolset:
-        raise pytest.UsageError(
+        raise pytest.Collector.CollectError(
             f"{metafunc.definition.nodeid}: the mark lhkit needs scenario files and a toolset. "
             'Write @pytest.mark.lhkit("shop.yaml", toolset="tools.py:toolset").'
         )
     folder = metafunc.definition.path.parent
-    paths = [folder / path for path in mark.args]
-    samples = list(_samples(paths, _absolute(toolset, folder), metafunc.config))
+    try:
+        samples = [
+            each for path in mark.args for each in plugin.samples(folder / path, toolset, folder)
+        ]
+    except LhkitError as error:
+        raise pytest.Collector.CollectError(str(error)) from None
     metafunc.fixturenames += [n for n in ("lhkit_sample",) if n not in metafunc.fixturenames]
     metafunc.parametrize("lhkit_sample", samples, ids=[sample.name for sample in samples])
 
@@ -169,20 +192,20 @@ def assert_passed(record: "SampleRecord") -> None:
     from lhkit.harness.records.record import Verdict
     from lhkit.harness.records.transcript import transcript
 
+    __tracebackhide__ = True
     score, occurred = record.judgement, _occurred(record)
     if score.verdict is Verdict.PASS and not occurred:
         return
-    violations = [f"violation that occurred: {text}" for text in occurred]
     conversation = transcript(record, load_catalog("en"), max_chars=2_000)
-    raise SampleFailedError("\n".join([*score.reasons, *violations, "", conversation]))
+    raise SampleFailedError("\n".join([*score.reasons, *occurred, "", conversation]))
 
 
 def _occurred(record: "SampleRecord") -> list[str]:
-    """Return the violations that occurred, as code and detail."""
+    """Return a line for each violation that occurred."""
     from lhkit.harness.records.record import Severity
 
     return [
-        f"{violation.code} {violation.detail}".rstrip()
+        f"violation that occurred: {violation.code} {violation.detail}".rstrip()
         for violation in record.judgement.violations
         if violation.severity is Severity.ESCAPED
     ]
@@ -204,29 +227,6 @@ class Sample:
         return name if self.repeat == 0 else f"{name}#{self.repeat + 1}"
 
 
-def _samples(paths: Sequence[Path], toolset: str, config: pytest.Config) -> Iterator[Sample]:
-    for path in paths:
-        for scenario in _load([path], config):
-            for repeat in range(config.getoption("--lhkit-repeats")):
-                yield Sample(path, scenario, repeat, toolset)
-
-
-def _load(paths: Sequence[Path], config: pytest.Config) -> "Sequence[Scenario]":
-    from lhkit.harness.running.prepared import choose_scenarios
-    from lhkit.harness.running.run_options import RunOptions
-    from lhkit.harness.scenarios.loader import load_scenarios
-
-    options = RunOptions(variants=config.getoption("--lhkit-variants"))
-    return choose_scenarios(load_scenarios(paths), options).scenarios
-
-
-def _absolute(toolset: str, folder: Path) -> str:
-    """Return a reference whose file is found whatever the working directory is."""
-    file, colon, name = toolset.rpartition(":")
-    is_relative = file.endswith(".py") and not Path(file).is_file() and (folder / file).is_file()
-    return f"{folder / file}{colon}{name}" if is_relative else toolset
-
-
 class ScenarioFile(pytest.File):
     """A file of scenarios."""
 
@@ -234,11 +234,11 @@ class ScenarioFile(pytest.File):
         """Yield one test for each sample."""
         from lhkit.base.errors import LhkitError
 
-        toolset = _absolute(self.config.getoption("--lhkit-toolset"), self.path.parent)
+        plugin = self.config.stash[_PLUGIN]
         try:
-            samples = list(_samples([self.path], toolset, self.config))
+            samples = plugin.samples(self.path, plugin.toolset, self.path.parent)
         except LhkitError as error:
-            raise self.CollectError(str(error)) from error
+            raise self.CollectError(str(error)) from None
         for sample in samples:
             yield ScenarioItem.from_parent(self, name=sample.name, sample=sample)
 
@@ -261,290 +261,340 @@ class ScenarioItem(pytest.Item):
             assert_passed(self.record)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return where the sample is."""
-        return self.path, None, self.name
+        """Return where the sample is; one line for all, so that skipped ones are one line."""
+        return self.path, 0, self.name
 
 
-@dataclass
-class _Finished:
-    """A run whose samples have been run already: `replay` writes their records."""
-
-    records: dict[tuple[str, int], "EncodedRecord"]
-    status: str = ""
-
-    async def run_sample(self, sample: "PlannedSample", attempt: int) -> "EncodedRecord":
-        """Return the finished sample."""
-        return self.records[sample.scenario.name, sample.repeat]
-
-    async def warm_up(self, samples: Sequence["PlannedSample"]) -> int:
-        """Do nothing: nothing is run."""
-        return 0
+def _samples_of(items: Iterable[pytest.Item]) -> dict[pytest.Item, Sample]:
+    """Return the items that have a sample, with it."""
+    samples: dict[pytest.Item, Sample] = {}
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        sample = item.sample if isinstance(item, ScenarioItem) else parameters.get("lhkit_sample")
+        if isinstance(sample, Sample):
+            samples[item] = sample
+    return samples
 
 
 @dataclass(eq=False)
 class Plugin:
-    """What one pytest process shares: the event loop, the model, the records."""
+    """What one pytest process shares: the options, the model, a plan for each toolset.
+
+    With pytest-xdist the workers have plans and models, and the controller writes the run folder.
+    """
 
     config: pytest.Config
+    _scenarios: dict[Path, "Sequence[Scenario]"] = field(default_factory=dict)
     _runner: asyncio.Runner | None = None
-    _stack: Any = None
-    _model: "ModelSource | None" = None
-    _toolsets: dict[str, "Toolset"] = field(default_factory=dict)
-    _earlier: dict[tuple[str, int, str], "SampleRecord"] | None = None
-    _manifest: "Manifest | None" = None
+    _planner: "SuitePlanner | None" = None
     _fault: str = ""
-    _kept: list[str] = field(default_factory=list)
-    _lines: dict[str, dict[tuple[str, int], tuple[Path, str]]] = field(default_factory=dict)
+    _planned: "dict[tuple[str, Path], PlannedSuite]" = field(default_factory=dict)
+    _manifest: str = ""
+    _recorder: "SuiteRecorder | None" = None
+    _usage_fault: str = ""
+    _notices: list[str] = field(default_factory=list)
+    _errors: Counter[str] = field(default_factory=Counter)
+    _skipped: int = 0
+
+    @property
+    def toolset(self) -> str:
+        """The toolset of scenario files; empty if none is given."""
+        return _given(self.config, OPTIONS[0]) or ""
+
+    @property
+    def is_worker(self) -> bool:
+        """True in a worker of pytest-xdist."""
+        return hasattr(self.config, "workerinput")
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, if the records are written."""
+        name = _given(self.config, _RUN)
+        return self.config.rootpath / "runs" / name if name else None
+
+    def options(self, **more: Any) -> "RunOptions":
+        """Return the options of the run; `more` replaces some.
+
+        Raises:
+            UsageError: a value is invalid.
+        """
+        from lhkit.base.options import validate_options
+        from lhkit.harness.running.run_options import RunOptions
+
+        values = {option.field: _given(self.config, option) for option in OPTIONS} | more
+        failed = self.config.rootpath / "runs" / (values["failed"] or "")
+        if values["failed"] and failed.is_dir():
+            values["failed"] = failed
+        given = {name: value for name, value in values.items() if value is not None}
+        return validate_options(RunOptions, **given)
+
+    def require_valid(self) -> None:
+        """Check the options, and that the run folder can be written, before anything is collected.
+
+        Raises:
+            LhkitError: an option is invalid, or the folder is in use or cannot be written.
+        """
+        from lhkit.harness.records.store import open_journal, read_manifest, require_run_name
+
+        self.options()
+        if self.folder is None:
+            return
+        require_run_name(_given(self.config, _RUN), option=_RUN.flag)
+        if self.folder.exists() and not self.is_worker:
+            with open_journal(self.folder):
+                read_manifest(self.folder)
+
+    def samples(self, path: Path, toolset: str, folder: Path) -> list[Sample]:
+        """Return the samples of a scenario file.
+
+        Args:
+            path: the file.
+            toolset: a reference; a file in it is looked for in the working directory, in `folder`
+                and beside the configuration file.
+            folder: of the test.
+
+        Raises:
+            LhkitError: the file or an option is invalid.
+        """
+        from lhkit.harness.running.prepared import all_wordings
+        from lhkit.harness.scenarios.loader import load_scenarios
+
+        path = path.resolve()  # the same file may be named in several ways
+        if path not in self._scenarios:
+            self._scenarios[path] = load_scenarios([path])
+        file, colon, name = toolset.rpartition(":")
+        if file.endswith(".py") and not Path(file).is_file():
+            places = [folder / file, self.config.rootpath / file]
+            file = str(next((place for place in places if place.is_file()), file))
+        options = self.options()
+        return [
+            Sample(path, scenario, repeat, f"{file}{colon}{name}")
+            for scenario in all_wordings(self._scenarios[path], options)
+            for repeat in range(options.repeats)
+        ]
+
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, items: list[pytest.Item]
+    ) -> None:
+        """Deselect the scenarios that `--lhkit-tag` and the like leave out."""
+        samples = _samples_of(items)
+        if not samples:
+            return
+        from lhkit.base.errors import LhkitError
+        from lhkit.harness.running.prepared import choose_scenarios
+
+        try:
+            chosen = choose_scenarios(self._scenarios_of(samples.values()), self.options())
+        except LhkitError as error:
+            self._refuse(session, str(error))
+            return
+        ids = {scenario.id for scenario in chosen.scenarios}
+        dropped = [item for item, sample in samples.items() if sample.scenario.id not in ids]
+        if dropped:
+            self.config.hook.pytest_deselected(items=dropped)
+            items[:] = [item for item in items if item not in dropped]
+
+    def _scenarios_of(self, samples: Iterable[Sample]) -> "list[Scenario]":
+        """Return all scenarios of the files of some samples."""
+        paths = dict.fromkeys(sample.path for sample in samples)
+        return [scenario for path in paths for scenario in self._scenarios[path]]
+
+    @pytest.hookimpl(tryfirst=True)  # before a worker of xdist sends its tests to the controller
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Load each toolset, open the model and plan the samples that remain, once."""
+        from lhkit.base.errors import LhkitError
+
+        samples = _samples_of(session.items)
+        if not samples or self.config.option.collectonly:
+            return
+        try:
+            self._prepare(samples)
+        except LhkitError as error:
+            self._refuse(session, str(error))
+
+    def _refuse(self, session: pytest.Session, fault: str) -> None:
+        """End the session with one message, also from a worker of xdist."""
+        if not self.is_worker:
+            raise pytest.UsageError(fault)
+        self.config.workeroutput["lhkit_fault"] = fault  # type: ignore[attr-defined]
+        session.items.clear()
+
+    def _prepare(self, samples: Mapping[pytest.Item, Sample]) -> None:
+        from lhkit.base.errors import UsageError
+        from lhkit.settings import load_settings
+
+        same_id = _same_id(samples.values())
+        if self.folder and (fault := _several_toolsets(samples.values()) or same_id):
+            raise UsageError(fault)
+        options, settings = self.options(), load_settings()
+        if not (options.model or options.base_url or settings.base_url):
+            for item in samples:
+                item.add_marker(pytest.mark.skip(reason=_NO_MODEL))
+            return
+        from lhkit.cli.suite_run import ModelUnavailableError, SuitePlanner
+
+        groups: dict[tuple[str, Path | None], list[Sample]] = {}
+        for sample in samples.values():
+            # one plan a toolset, or one a file where ids are not unique
+            key = (sample.toolset, sample.path if same_id else None)
+            groups.setdefault(key, []).append(sample)
+        worker = getattr(self.config, "workerinput", {})
+        self._runner = asyncio.Runner()
+        self._planner = SuitePlanner(
+            settings=settings,
+            folder=self.folder,
+            workers=worker.get("workercount", 1),
+            command=worker.get("mainargv", sys.argv)[1:],
+        )
+        try:
+            for group in groups.values():
+                planned = self._runner.run(self._planner.plan(*self._options_for(group)))
+                self._planned |= {(sample.toolset, sample.path): planned for sample in group}
+                self._manifest = planned.manifest
+                self._notices += planned.notices
+        except ModelUnavailableError as error:
+            self._fault = str(error)
+        if self.is_worker:
+            self.config.workeroutput["lhkit_notices"] = self._notices  # type: ignore[attr-defined]
+
+    def _options_for(self, samples: Sequence[Sample]) -> "tuple[RunOptions, list[Scenario]]":
+        """Return the options that select the scenarios of some samples, and all to select from."""
+        from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
+
+        scenarios = self._scenarios_of(samples)
+        ids = tuple(dict.fromkeys(sample.scenario.id for sample in samples))
+        filters: dict[str, Any] = dict.fromkeys(ScenarioFilter.model_fields)
+        filters["only"] = ids if len(ids) < len(scenarios) else None
+        return self.options(**filters, toolset=samples[0].toolset), scenarios
 
     def record(self, sample: Sample, item: pytest.Item) -> "SampleRecord":
-        """Run a sample, or take its record from the run folder, and keep it for the run.
+        """Run a sample, or take its record from the run folder.
 
         Raises:
             InfrastructureError: it cannot be scored.
         """
-        from lhkit.base.errors import LhkitError
-        from lhkit.harness.records.record import encode_record
-
-        try:
-            record: SampleRecord = self._run(self._recorded(sample))
-        except LhkitError as error:
-            raise InfrastructureError(str(error)) from None
-        if self.config.getoption("--lhkit-run"):
-            line = encode_record(record)
-            place = [sample.toolset, str(sample.path), *_key(sample)]
-            item.stash[_LINE] = [*place, line, self._kept.pop() if self._kept else ""]
-        if not record.is_valid:
-            occurred = [f"violation that occurred: {text}" for text in _occurred(record)]
-            raise InfrastructureError("\n".join([*record.judgement.reasons, *occurred]))
-        return record
-
-    async def _recorded(self, sample: Sample) -> "SampleRecord":
-        from lhkit.harness.records.wall_clock import WallClock
-        from lhkit.harness.running.plan import plan_run
-        from lhkit.harness.running.run import EncodedRecord
-        from lhkit.harness.running.run_options import RunOptions
-        from lhkit.harness.running.sample import SampleContext, run_planned_sample
-
-        model, toolset = await self._opened_model(), self._toolset(sample.toolset)
-        plan = plan_run([sample.scenario], model, toolset, repeats=sample.repeat + 1)
-        earlier = self._earlier_records()
-        if self._manifest is not None:
-            plan = plan.resuming(self._manifest)
-        planned = plan.scenarios[0].sample(sample.repeat)
-        kept = earlier.get((*_key(sample), planned.content_hash))
-        if kept is not None:
-            self._kept.append("kept" if plan.code_sha256 else "unknown")
-            return kept
-        clock = asyncio.get_running_loop().time
-        context = SampleContext(
-            model=model,
-            toolset=toolset,
-            clock=clock,
-            options=RunOptions(),
-            begun_s=clock(),
-            started_at=None,
-            wall=WallClock(clock),
-        )
-        for attempt in range(1, _ATTEMPTS + 1):
-            record = await run_planned_sample(planned, context, attempt=attempt)
-            if EncodedRecord.from_record(record).cause is None:  # None unless the server failed
-                break
-        return record
-
-    def _earlier_records(self) -> dict[tuple[str, int, str], "SampleRecord"]:
-        from lhkit.harness.records.store import read_manifest, read_records
-
-        if self._earlier is None:
-            folder = self._folder()
-            records = read_records(folder) if folder and folder.is_dir() else ()
-            self._manifest = read_manifest(folder) if folder and folder.is_dir() else None
-            self._earlier = {
-                (record.sample_id.name, record.sample_id.repeat, record.content_hash): record
-                for record in records
-                if record.is_valid
+        if self._fault:
+            raise InfrastructureError(self._fault)
+        planned = self._planned.get((sample.toolset, sample.path))
+        if planned is None or self._runner is None:  # requested by `getfixturevalue` only
+            pytest.skip(_NO_MODEL)
+        record, line = self._runner.run(planned.record(sample.scenario.name, sample.repeat))
+        if self.folder is not None:
+            item.stash[_OUTCOME] = {
+                "sample": str(record.sample_id),
+                "line": line,
+                "is_valid": record.is_valid,
+                "manifest": self._manifest,
             }
-        return self._earlier
+            self._manifest = ""
+        if not record.is_valid:
+            raise InfrastructureError("\n".join([*record.judgement.reasons, *_occurred(record)]))
+        return record
 
-    async def _opened_model(self) -> "ModelSource":
-        """Return the model; without one, skip."""
-        from contextlib import AsyncExitStack
-
-        from lhkit.app import ModelChoice, open_model
-        from lhkit.harness.authoring.reference import REFERENCE_MODELS
-        from lhkit.settings import load_settings
-
-        if self._model is not None:
-            return self._model
-        settings = load_settings()
-        name = self.config.getoption("--lhkit-model")
-        address = self.config.getoption("--lhkit-base-url")
-        if name in REFERENCE_MODELS and not address:
-            self._model = REFERENCE_MODELS[name]()
-            return self._model
-        address = address or settings.base_url
-        if not name and not address:
-            pytest.skip("no model: give --lhkit-model or --lhkit-base-url")
-        choice = ModelChoice(
-            name=name,
-            base_url=address,
-            api_key=settings.api_key,
-            dialect=self.config.getoption("--lhkit-dialect"),
-        )
-        self._stack = AsyncExitStack()
-        self._model = await self._stack.enter_async_context(open_model(choice, settings))
-        return self._model
-
-    def _toolset(self, reference: str) -> "Toolset":
-        from lhkit.base.options import REPLY_TOKENS
-        from lhkit.toolset import limit_tokens, load_toolset
-
-        if reference not in self._toolsets:
-            self._toolsets[reference] = limit_tokens(load_toolset(reference), REPLY_TOKENS)
-        return self._toolsets[reference]
-
-    def require_folder(self) -> None:
-        """Require that the run folder, if it exists, can be written now.
-
-        Raises:
-            pytest.UsageError: it is in use, cannot be written, or is invalid.
-        """
-        from lhkit.base.errors import LhkitError
-        from lhkit.harness.records.store import open_journal, read_manifest
-
-        folder = self._folder()
-        if folder is None or not folder.exists():
-            return
-        try:
-            with open_journal(folder):
-                read_manifest(folder)
-        except LhkitError as error:
-            raise pytest.UsageError(str(error)) from None
-
-    def _folder(self) -> Path | None:
-        name = self.config.getoption("--lhkit-run")
-        return self.config.rootpath / "runs" / name if name else None
-
-    def _run(self, work: Any) -> Any:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        return self._runner.run(work)
-
-    @pytest.hookimpl(hookwrapper=True)
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Iterator[None]:
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Shorten lhkit's own errors; send the record along with the report, also with xdist."""
-        outcome: Any = yield
-        report = outcome.get_result()
-        own = (SampleFailedError, InfrastructureError)
-        excinfo = call.excinfo
-        if excinfo and isinstance(excinfo.value, own if isinstance(item, ScenarioItem) else own[1]):
-            report.longrepr = _short_repr(excinfo, item)
-        if report.when == "setup" and _LINE in item.stash:
-            report.lhkit = item.stash[_LINE]
+        report: Any = yield
+        error = call.excinfo.value if call.excinfo else None
+        if isinstance(error, InfrastructureError):
+            report.lhkit_error = str(error)
+        if isinstance(error, InfrastructureError) or (
+            isinstance(error, SampleFailedError) and isinstance(item, ScenarioItem)
+        ):
+            report.longrepr = _short_repr(call.excinfo, item)
+        if _OUTCOME in item.stash:
+            report.lhkit_outcome = item.stash[_OUTCOME]
+            del item.stash[_OUTCOME]
+        return cast("pytest.TestReport", report)
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the records; in a worker of xdist nothing is done with them."""
-        if hasattr(report, "lhkit"):
-            toolset, path, scenario, repeat, line, kept = report.lhkit
-            self._lines.setdefault(toolset, {})[scenario, repeat] = (Path(path), line)
-            self._kept += [kept] if kept else []
+    @pytest.hookimpl(tryfirst=True)  # before the terminal shows the report
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Write the record of a report, and count what the summary tells."""
+        if self.is_worker:
+            return
+        if error := getattr(report, "lhkit_error", ""):
+            self._errors[error] += 1
+            report.is_more = self._errors[error] > _SHOWN_ERRORS
+        self._skipped += report.skipped and _NO_MODEL in str(report.longrepr)
+        if hasattr(report, "lhkit_outcome") and self.folder is not None:
+            from lhkit.cli.suite_run import SuiteRecorder
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Write how many samples were kept from the run folder."""
-        from lhkit.base.locales import load_catalog
+            self._recorder = self._recorder or SuiteRecorder(self.folder)
+            self._recorder.add(**report.lhkit_outcome)
 
-        if self._kept and not hasattr(self.config, "workerinput"):
-            catalog, asked = load_catalog("en"), sum(map(len, self._lines.values()))
-            lines = [catalog.text("eval.kept", count=len(self._kept), asked=asked)]
-            if unknown := self._kept.count("unknown"):
-                lines.append(catalog.text("eval.unknown_code", count=unknown))
-            for line in lines:
-                terminalreporter.write_line(f"lhkit: {line}")
+    def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str] | None:
+        """Count an error that was shown often enough without showing it once more."""
+        return (_MORE_ERRORS, "E", "ERROR") if getattr(report, "is_more", False) else None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Keep the fault that a worker of xdist found in the tests."""
-        self._fault = getattr(node, "workeroutput", {}).get("lhkit_fault", self._fault)
+        """Keep what a worker of xdist has to say."""
+        output = getattr(node, "workeroutput", {})
+        self._usage_fault = output.get("lhkit_fault", self._usage_fault)
+        self._notices += [n for n in output.get("lhkit_notices", ()) if n not in self._notices]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the run folder, then close the model."""
-        if self._fault:
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            self._print(f"ERROR: {self._fault}")
-        try:
-            if self._lines and not hasattr(self.config, "workerinput"):
-                for toolset in self._lines:
-                    self._write_or_explain(toolset, session)
-        finally:
-            if self._runner is not None:
-                if self._stack is not None:
-                    self._runner.run(self._stack.aclose())
-                self._runner.close()
-
-    def _write_or_explain(self, reference: str, session: pytest.Session) -> None:
-        from lhkit.base.errors import LhkitError, UsageError
-
-        try:
-            self._run(self._write(reference))
-        except LhkitError as error:
-            # a UsageError: a selection of tests would replace a whole run
-            if not isinstance(error, UsageError) and session.exitstatus == pytest.ExitCode.OK:
+        """Complete the run folder, and close the model."""
+        if self._recorder is not None:
+            self._recorder.close()
+            if self._recorder.fault and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            self._print(f"lhkit: {error}")
+        if self._usage_fault:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        if self._runner is not None and self._planner is not None:
+            with self._runner:
+                self._runner.run(self._planner.aclose())
 
-    def _print(self, line: str) -> None:
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write_line(line, red=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print what was kept, left out, or could not be written."""
+        if self._usage_fault:
+            terminalreporter.write_line(f"ERROR: {self._usage_fault}", red=True)
+        for line in self._summary():
+            terminalreporter.write_line(f"lhkit: {line}")
 
-    async def _write(self, reference: str) -> None:
-        from lhkit.harness.records.record import decode_record
-        from lhkit.harness.running.run import EncodedRecord, replay
-        from lhkit.harness.scenarios.loader import load_scenarios
-
-        lines = self._lines[reference]
-        repeats = self.config.getoption("--lhkit-repeats")
-        files = list(dict.fromkeys(path for path, _ in lines.values()))
-        scenarios = load_scenarios(files)
-        missing = {
-            scenario.id
-            for scenario in _load(files, self.config)
-            for repeat in range(repeats)
-            if (scenario.name, repeat) not in lines
-        }
-        complete = [scenario.id for scenario in scenarios if scenario.id not in missing]
-        if not complete:
-            return
-        records = {}
-        for key, (_, line) in lines.items():
-            records[key] = EncodedRecord.from_record(decode_record(json.loads(line)))
-        await replay(
-            scenarios,
-            await self._opened_model(),
-            toolset=self._toolset(reference),
-            runner=_Finished(records),
-            run_dir=self._folder(),
-            repeats=repeats,
-            variants=self.config.getoption("--lhkit-variants"),
-            only=complete if missing else (),
-            max_attempts=1,
-            progress=False,
-        )
+    def _summary(self) -> Iterator[str]:
+        if self._recorder is not None:
+            yield from self._recorder.summary()
+        yield from self._notices
+        for error, count in self._errors.items():
+            if count > _SHOWN_ERRORS:
+                first = error.partition("\n")[0]
+                yield f"{count - _SHOWN_ERRORS} more tests have the same error: {first}"
+        if self._skipped:
+            yield f"{self._skipped} samples were not run: {_NO_MODEL}"
 
 
-_LINE = pytest.StashKey[list[Any]]()
+def _several_toolsets(samples: Iterable[Sample]) -> str:
+    """Return why samples of several toolsets cannot be one run; empty if there is one toolset."""
+    toolsets = list(dict.fromkeys(sample.toolset for sample in samples))
+    if len(toolsets) == 1:
+        return ""
+    return (
+        f"--lhkit-run writes the run of one toolset, and the tests use {', '.join(toolsets)}. "
+        "Run them separately."
+    )
 
 
-def _short_repr(excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
+def _same_id(samples: Iterable[Sample]) -> str:
+    """Return why files with the same ids cannot be one run; empty if ids are unique."""
+    paths: dict[str, Path] = {}
+    for sample in samples:
+        first = paths.setdefault(sample.scenario.id, sample.path)
+        if first != sample.path:
+            return (
+                f"--lhkit-run: {first} and {sample.path} both have a scenario "
+                f"{sample.scenario.id!r}. Make each id unique, or run the files separately."
+            )
+    return ""
+
+
+def _short_repr(excinfo: Any, item: pytest.Item) -> Any:
     """Return the message of an error of lhkit without a traceback; the summary has its start."""
-    shown: Any = excinfo.getrepr(style="value", chain=False)
+    shown = excinfo.getrepr(style="value", chain=False)
     if shown.reprcrash is not None:
         shown.reprcrash.message = str(excinfo.value).partition("\n")[0]
         shown.reprcrash.path = str(item.path)
         shown.reprcrash.lineno = (item.reportinfo()[1] or 0) + 1
     return shown
-
-
-def _key(sample: Sample) -> tuple[str, int]:
-    return sample.scenario.name, sample.repeat

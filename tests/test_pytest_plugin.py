@@ -1,132 +1,429 @@
-"""The pytest plugin, in projects of its users: a pytest of its own in a folder of its own."""
+"""The pytest plugin, in projects of its users: a pytest of its own in a folder of its own.
+
+What a person reads is a page in `pytest_plugin_pages`. To accept a new text, delete the page: the
+test writes it, and fails once so that it is read.
+"""
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from filelock import FileLock
 
-import lhkit.cli
+import lhkit
+import lhkit.cli.eval.evaluation  # imported once, not by each pytest in this process
+import lhkit.harness.scenarios.loader
+from lhkit.harness.running.run_options import RunOptions
+from lhkit.pytest_plugin import OPTIONS
 from tests.children import search_paths
 
-pytestmark = pytest.mark.slow
+pytest_plugins = ["pytester"]
 
-PROJECT = Path(lhkit.cli.__file__).parent / "init" / "project"
+PROJECT = Path(lhkit.__file__).parent / "cli" / "init" / "project"
+PACKAGE = Path(lhkit.__file__).parent
+PAGES = Path(__file__).parent / "pytest_plugin_pages"
+LONGEST_PAGE = 40
 TOOLSET = "--lhkit-toolset=tools.py:toolset"
+GOLD = (TOOLSET, "--lhkit-model=gold")
+DEAD = (TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
+NIGHTLY = (*GOLD, "--lhkit-run=nightly")
+MARKED = (
+    "import pytest\n\n"
+    '@pytest.mark.lhkit("shopping.scenario.yaml", toolset="{}")\n'
+    "def test_shop(lhkit_record):\n    pass\n"
+)
+
+RunPytest = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a user's project: a toolset and three scenarios."""
     for name in ("tools.py", "shopping.scenario.yaml"):
-        shutil.copy(PROJECT / name, tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    return tmp_path
+        shutil.copy(PROJECT / name, pytester.path)
+    pytester.makeini("[pytest]")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("LHKIT_BASE_URL", raising=False)
+    return pytester.path
 
 
-def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
-    """Run pytest as a user does; return its exit code and output."""
-    done = subprocess.run(
+@pytest.fixture
+def run_pytest(pytester: pytest.Pytester, project: Path) -> RunPytest:
+    """Run pytest in this process, which has imported everything; return exit code and output."""
+
+    assert project.is_dir()
+
+    def run(*options: str) -> tuple[int, str]:
+        result = pytester.runpytest_inprocess(*options)
+        return int(result.ret), f"{result.stdout.str()}\n{result.stderr.str()}".strip()
+
+    return run
+
+
+def start_pytest(folder: Path, *options: str) -> "subprocess.Popen[str]":
+    """Start pytest as a user does."""
+    return subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
         cwd=folder,
-        env={
-            **search_paths(),
-            "HOME": str(folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        capture_output=True,
+        env={**search_paths(), "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
     )
-    return done.returncode, done.stdout + done.stderr
 
 
 def outcomes(output: str) -> dict[str, int]:
     """Return the counts of the summary line."""
-    last = output.strip().splitlines()[-1]
+    last = next(line for line in reversed(output.splitlines()) if re.search(r" in [\d.]+s", line))
     return {word: int(count) for count, word in re.findall(r"(\d+) (\w+)", last) if word != "in"}
 
 
-def test_plugin_passes_each_sample_of_the_reference_model(project: Path) -> None:
-    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", "--lhkit-repeats=2", "-v")
-    assert code == 0, output
-    assert outcomes(output)["passed"] == 6
-    assert "shopping.scenario.yaml::add#2 PASSED" in output
+def page_of(output: str, folder: Path) -> str:
+    """Return an output without what differs from one machine, version and run to the next."""
+    text = output.replace(str(folder), "PROJECT").replace(str(PACKAGE), "LHKIT")
+    text = re.sub(r"^(platform|plugins|cachedir|hypothesis profile).*\n", "", text, flags=re.M)
+    text = re.sub(r"^([=_!-])\1+ (.*?) \1+$", r"\1\1\1 \2 \1\1\1", text, flags=re.M)
+    text = re.sub(r"\d+\.\d+ ?s( \([\d:]+\))?", "TIME", text)
+    text = re.sub(r'^  File "LHKIT/.*\n(    .*\n)+', "  LHKIT\n", text, flags=re.M)
+    text = re.sub(r"(\b(?:dispatcher|controller)\.py):\d+", r"\1:LINE", text)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def test_plugin_shows_why_a_sample_failed_and_what_was_said(project: Path) -> None:
-    code, output = run_pytest(project, TOOLSET, "--lhkit-model=silent")
+class Dying(BaseHTTPRequestHandler):
+    """A model server that ends with the first conversation."""
+
+    def do_GET(self) -> None:
+        is_list = self.path == "/v1/models"
+        self.send_response(200 if is_list else 404)
+        self.end_headers()
+        if is_list:
+            self.wfile.write(b'{"object": "list", "data": [{"id": "gemma", "object": "model"}]}')
+
+    def do_POST(self) -> None:
+        self.server.shutdown()
+        self.server.socket.close()
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def dying_server() -> Iterator[str]:
+    """Yield the address of a server that ends with the first conversation."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Dying)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def edit(file: Path, before: str, after: str) -> None:
+    """Replace a text of a file, which must be there."""
+    text = file.read_text(encoding="utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+BROKEN = {
+    "broken_import": ("registry = ToolRegistry()", "registry = ToolRegistry()[0]"),
+    "broken_open": ("return Session([", "return Sessions(["),
+    "broken_handler": ("    deps.append(name)", "    deps.insert(name)"),
+    "broken_state": ('return {"items": [', 'return {"items": [0][9] or ['),
+    "broken_close": (
+        'such as a database."""',
+        'such as a database."""\n        self.database.close()',
+    ),
+}
+PAGE_OPTIONS = {
+    "dead_server": (1, *DEAD),
+    "dead_server_for_many": (1, *DEAD, "--lhkit-repeats=20"),
+    "mistyped_toolset": (4, "--lhkit-toolset=tools.py:tolset", "--lhkit-model=gold"),
+    "mistyped_file": (4, "--lhkit-toolset=tool.py:toolset", "--lhkit-model=gold"),
+    "mistyped_model": (4, TOOLSET, "--lhkit-model=golden"),
+    "mistyped_user": (4, *GOLD, "--lhkit-user=hastily"),
+    **{name: (1 if name == "broken_handler" else 4, *GOLD) for name in BROKEN},
+    "failing_scenario": (1, TOOLSET, "--lhkit-model=silent", "-k", "add"),
+    "repeats": (0, *GOLD, "--lhkit-repeats=2", "-v"),
+    "all_skipped": (0, TOOLSET, "-rs"),
+}
+
+
+@pytest.mark.parametrize("name", PAGE_OPTIONS)
+def test_plugin_page(name: str, project: Path, run_pytest: RunPytest) -> None:
+    code, *options = PAGE_OPTIONS[name]
+    if name in BROKEN:
+        edit(project / "tools.py", *BROKEN[name])
+    ended, output = run_pytest(*options)
+    assert ended == code
+    check_page(name, page_of(output, project))
+
+
+def check_page(name: str, page: str) -> None:
+    """Compare an output with its page; a page that does not exist is written."""
+    file = PAGES / f"{name}.txt"
+    if not file.exists():
+        file.write_text(page, encoding="utf-8")
+        pytest.fail(f"{file} is new: read it")
+    assert page == file.read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= LONGEST_PAGE - 4  # lines that `page_of` leaves out
+
+
+@pytest.mark.slow  # waits between two attempts
+def test_plugin_page_of_a_server_that_dies(
+    dying_server: str, project: Path, run_pytest: RunPytest
+) -> None:
+    options = (TOOLSET, f"--lhkit-base-url={dying_server}", "--lhkit-max-attempts=2")
+    code, output = run_pytest(*options, "--lhkit-run=nightly", "--lhkit-dialect=json")
     assert code == 1
-    assert outcomes(output)["failed"] == 3
-    assert "add_item was expected and not called" in output
-    assert "Please add bread." in output
-    assert "pytest_plugin.py" not in output  # no traceback of ours
+    records = lhkit.Run.load(project / "runs" / "nightly").records
+    assert [record.attempts for record in records] == [2, 0, 0]  # then it is given up
+    check_page("dying_server", page_of(output.replace(dying_server, "http://SERVER"), project))
 
 
-def test_plugin_skips_with_one_sentence_without_a_model(project: Path) -> None:
-    code, output = run_pytest(project, TOOLSET, "-rs")
+def test_plugin_declares_each_option_of_a_run() -> None:
+    left_out = {"concurrency", "instructions"}  # xdist's workers; not an option of eval either
+    assert {option.field for option in OPTIONS} == RunOptions.model_fields.keys() - left_out
+
+
+def test_plugin_passes_each_sample_of_the_reference_model(run_pytest: RunPytest) -> None:
+    code, output = run_pytest(*GOLD, "--lhkit-repeats=2")
+    assert (code, outcomes(output)) == (0, {"passed": 6})
+
+
+def test_plugin_collects_nothing_without_a_toolset(run_pytest: RunPytest) -> None:
+    assert run_pytest("--lhkit-model=gold")[0] == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_plugin_loads_no_toolset_to_collect_only(run_pytest: RunPytest) -> None:
+    code, output = run_pytest(
+        "--lhkit-toolset=missing.py:toolset", "--collect-only", "-q", *DEAD[1:]
+    )
     assert code == 0, output
-    assert outcomes(output)["skipped"] == 3
-    assert "no model: give --lhkit-model or --lhkit-base-url" in output
+    assert "shopping.scenario.yaml::add" in output
 
 
-def test_plugin_reports_a_failing_server_as_errors(project: Path) -> None:
-    code, output = run_pytest(project, TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
-    assert code == 1
-    counts = outcomes(output)
-    assert "failed" not in counts
-    assert counts.get("errors", counts.get("error")) == 3
-    assert "127.0.0.1:9" in output
+CONFIGURATIONS = {
+    "pytest.ini": "[pytest]\nlhkit_toolset = tools.py:toolset\nlhkit_model = silent\n"
+    "lhkit_repeats = 2\nlhkit_only = list add\nlhkit_keep_states = true\nlhkit_run = nightly\n",
+    "pyproject.toml": "[tool.pytest.ini_options]\nlhkit_toolset = 'tools.py:toolset'\n"
+    "lhkit_model = 'silent'\nlhkit_repeats = 2\nlhkit_only = ['list', 'add']\n"
+    "lhkit_keep_states = true\nlhkit_run = 'nightly'\n",
+}
 
 
-def test_plugin_writes_a_run_folder_by_two_workers_and_resumes_it(project: Path) -> None:
-    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly", "-n2"]
-    code, output = run_pytest(project, *options)
-    assert code == 0, output
+@pytest.mark.parametrize("file", CONFIGURATIONS)
+def test_plugin_reads_options_from_the_configuration(
+    file: str, project: Path, run_pytest: RunPytest, pytester: pytest.Pytester
+) -> None:
+    (project / "tox.ini").unlink()
+    (project / file).write_text(CONFIGURATIONS[file])
+    folder = pytester.mkdir("elsewhere")
+    os.chdir(folder)  # the toolset is named beside the configuration
+    code, output = run_pytest("..")
+    assert (code, outcomes(output)) == (1, {"failed": 4, "deselected": 2})
+    code, output = run_pytest("..", "--lhkit-model=gold", "--lhkit-repeats=1")
+    assert (code, outcomes(output)) == (0, {"passed": 2, "deselected": 1})
     run = lhkit.Run.load(project / "runs" / "nightly")
-    assert {record.judgement.verdict for record in run.records} == {"pass"}
-    assert len(run.records) == 3
-    before = (project / "runs" / "nightly" / "records.jsonl").read_bytes()
-    assert run_pytest(project, *options)[0] == 0
-    assert (project / "runs" / "nightly" / "records.jsonl").read_bytes() == before
-    manifest = json.loads((project / "runs" / "nightly" / "manifest.json").read_text())
+    assert [str(record.sample_id) for record in run.records] == ["list", "add"]
+    assert run.records[0].evidence.initial_state
+
+
+def test_plugin_applies_the_options_of_eval(project: Path, run_pytest: RunPytest) -> None:
+    more = ("--lhkit-user=careful", "--lhkit-stress=shuffle,seed=3", "--lhkit-max-tokens=77")
+    code, output = run_pytest(*NIGHTLY, *more, "--lhkit-limit=2")
+    assert (code, outcomes(output)) == (0, {"passed": 2, "deselected": 1})
+    run = lhkit.Run.load(project / "runs" / "nightly")
+    assert run.manifest.user == "careful"
+    assert "shuffle" in str(run.manifest.models[0]["stress"])
+    assert run.manifest.sampling[0]["max_tokens"] == 77
+    assert run.manifest.command[0] == "pytest"
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--lhkit-repeats=0", "repeats=0: give at least 1"),
+        ("--lhkit-constrain=always", "Invalid constraint 'always': choose one of"),
+        ("--lhkit-stress=harder", "--stress is invalid: unknown part 'harder'"),
+        ("--lhkit-tag=smoke", "--tag smoke fits no scenario's tag"),
+        ("--lhkit-run=../outside", "--lhkit-run '../outside' cannot name a folder"),
+        ("--lhkit-failed=yesterday", "yesterday is not a run folder"),
+        ("--lhkit-runtime=vllm", ""),
+    ],
+)
+def test_plugin_refuses_an_invalid_option_in_one_message(
+    option: str, message: str, project: Path, run_pytest: RunPytest
+) -> None:
+    code, output = run_pytest(*GOLD, option)
+    if not message:
+        assert code == 0
+        return
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"ERROR: {message}" in output
+    assert "Traceback" not in output
+    assert not (project / "runs").exists()
+
+
+def test_plugin_counts_every_error_of_a_dead_server_for_lf_and_junit(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    assert run_pytest(*DEAD, "--lhkit-repeats=5", "--junitxml=junit.xml")[0] == 1
+    suite = ElementTree.parse(project / "junit.xml").getroot()[0]  # noqa: S314 - our own
+    assert (suite.get("tests"), suite.get("errors")) == ("15", "15")
+    code, output = run_pytest(*GOLD, "--lhkit-repeats=5", "--lf")
+    assert (code, outcomes(output)) == (0, {"passed": 15})
+
+
+def test_plugin_runs_only_what_failed_with_lf(project: Path, run_pytest: RunPytest) -> None:
+    edit(project / "tools.py", *BROKEN["broken_handler"])
+    code, output = run_pytest(*GOLD, "--junitxml=junit.xml")
+    assert (code, outcomes(output)) == (1, {"failed": 1, "passed": 2})
+    suite = ElementTree.parse(project / "junit.xml").getroot()[0]  # noqa: S314 - our own
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert "expected the result ok, got handler_error" in str(failure.text)
+    edit(project / "tools.py", *reversed(BROKEN["broken_handler"]))
+    code, output = run_pytest(*GOLD, "--lf", "-v")
+    assert (code, outcomes(output)) == (0, {"passed": 1})
+    assert "shopping.scenario.yaml::add PASSED" in output
+
+
+SELF_KILL = """
+    def open(self, world, locale):
+        import os, pathlib
+        records = pathlib.Path("runs/nightly/records.jsonl")
+        if pathlib.Path("armed").exists() and records.exists():
+            if len(records.read_bytes().splitlines()) >= 30:
+                in_worker = "PYTEST_XDIST_WORKER" in os.environ
+                os.kill(os.getppid() if in_worker else os.getpid(), 9)
+        return Session([row["id"] for row in world.get("items", [])])
+
+    def unused("""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_plugin_keeps_the_records_of_a_killed_run_and_continues(
+    more: tuple[str, ...], project: Path, run_pytest: RunPytest
+) -> None:
+    edit(project / "tools.py", "\n    def open(", SELF_KILL)
+    (project / "armed").touch()
+    options = (*NIGHTLY, "--lhkit-repeats=20", *more)
+    process = start_pytest(project, *options)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL, output
+    folder = project / "runs" / "nightly"
+    whole = (folder / "records.jsonl").read_bytes().count(b"\n")
+    assert 30 <= whole < 60
+    assert len(lhkit.Run.load(folder).records) == whole
+    before = (folder / "records.jsonl").read_bytes()
+    (project / "armed").unlink()
+    code, output = run_pytest(*options)
+    assert (code, outcomes(output)) == (0, {"passed": 60})
+    assert f"lhkit: Kept from the previous run: {whole} of 60 samples." in output
+    assert (folder / "records.jsonl").read_bytes().startswith(before)
+    run = lhkit.Run.load(folder)
+    assert len(run.records) == 60
+    assert [(i.kept, i.played, i.finished) for i in run.manifest.invocations] == [
+        (0, 0, False),
+        (whole, 60 - whole, True),
+    ]
+
+
+@pytest.mark.slow
+def test_plugin_writes_a_run_folder_by_two_workers_and_resumes_it(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    options = (*NIGHTLY, "-n2")
+    assert run_pytest(*options)[0] == 0
+    folder = project / "runs" / "nightly"
+    run = lhkit.Run.load(folder)
+    assert [record.judgement.verdict for record in run.records] == ["pass"] * 3
+    assert run.manifest.invocations[0].concurrency == 2
+    before = (folder / "records.jsonl").read_bytes()
+    code, output = run_pytest(*options)
+    assert (code, "Kept from the previous run: 3 of 3 samples." in output) == (0, True)
+    assert (folder / "records.jsonl").read_bytes() == before
+    manifest = json.loads((folder / "manifest.json").read_text())
     assert [invocation["kept"] for invocation in manifest["invocations"]] == [0, 3]
 
 
-def test_plugin_never_replaces_a_whole_run_by_selected_tests(project: Path) -> None:
-    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly"]
-    assert run_pytest(project, *options)[0] == 0
-    code, output = run_pytest(project, *options, "-k", "add")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (DEAD, 1, "nothing answers at http://127.0.0.1:9: start a server"),
+        (("--lhkit-toolset=tools.py:tolset", "--lhkit-model=gold"), 4, "has no 'tolset'"),
+    ],
+    ids=["dead_server", "mistyped_toolset"],
+)
+def test_plugin_is_as_short_with_xdist(
+    options: tuple[str, ...], code: int, sentence: str, run_pytest: RunPytest
+) -> None:
+    ended, output = run_pytest(*options, "-n2")
+    assert (ended, sentence in output) == (code, True)
+    assert "Traceback" not in output
+    assert "INTERNALERROR" not in output
+    assert len(output.splitlines()) <= LONGEST_PAGE
+
+
+def test_plugin_never_replaces_a_whole_run_by_selected_tests(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    assert run_pytest(*NIGHTLY)[0] == 0
+    code, output = run_pytest(*NIGHTLY, "-k", "add")
     assert code == 0, output
     assert "has a run of all 3 scenarios, which a run of 1 selected ones would replace" in output
     assert len(lhkit.Run.load(project / "runs" / "nightly").records) == 3
-    options[-1] = "--lhkit-run=part"
-    assert run_pytest(project, *options, "-k", "add")[0] == 0
-    selection = lhkit.Run.load(project / "runs" / "part").manifest.selection
-    assert selection is not None
-    assert (selection.taken, selection.total, selection.filter.only) == (1, 3, ("add",))
+    for name, part in (("k", ("-k", "add")), ("only", ("--lhkit-only=add",))):
+        assert run_pytest(*GOLD, f"--lhkit-run={name}", *part)[0] == 0
+        selection = lhkit.Run.load(project / "runs" / name).manifest.selection
+        assert selection is not None
+        assert (selection.taken, selection.total, selection.filter.only) == (1, 3, ("add",))
 
 
-def test_plugin_runs_wordings_and_resumes_them(project: Path) -> None:
-    file = project / "shopping.scenario.yaml"
+def test_plugin_completes_a_run_after_one_repeat_was_selected(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    options = (*GOLD, "--lhkit-run=part", "--lhkit-repeats=2")
+    assert outcomes(run_pytest(*options, "shopping.scenario.yaml::add#2")[1]) == {"passed": 1}
+    invocation = lhkit.Run.load(project / "runs" / "part").manifest.invocations[-1]
+    assert (invocation.played, invocation.finished) == (1, False)
+    code, output = run_pytest(*options)
+    assert (code, "Kept from the previous run: 1 of 6 samples." in output) == (0, True)
+
+
+def test_plugin_runs_wordings_and_resumes_them(project: Path, run_pytest: RunPytest) -> None:
     asked = "- user: What is on my list?\n"
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace(asked, f"{asked}      variants: [Read me my list]\n"))
-    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=words", "--lhkit-variants", "-v"]
-    code, output = run_pytest(project, *options)
+    variants = f"{asked}      variants: [Read me my list]\n"
+    edit(project / "shopping.scenario.yaml", asked, variants)
+    options = (*GOLD, "--lhkit-run=words", "--lhkit-variants", "-v")
+    code, output = run_pytest(*options)
     assert code == 0, output
     assert "shopping.scenario.yaml::list~2 PASSED" in output
-    assert run_pytest(project, *options)[0] == 0
+    assert run_pytest(*options)[0] == 0
     run = lhkit.Run.load(project / "runs" / "words")
     assert [str(record.sample_id) for record in run.records][:2] == ["list", "list~2"]
     assert run.manifest.invocations[-1].kept == 4
 
 
-def test_plugin_runs_a_marked_test_for_each_sample_beside_a_conftest(project: Path) -> None:
+def test_plugin_runs_a_marked_test_for_each_sample_beside_a_conftest(
+    project: Path, run_pytest: RunPytest
+) -> None:
     (project / "conftest.py").write_text(
         "import pytest\n\n@pytest.fixture\ndef limit():\n    return 2\n"
     )
@@ -139,70 +436,76 @@ def test_plugin_runs_a_marked_test_for_each_sample_beside_a_conftest(project: Pa
         "    assert len(scenario.turns) < limit\n\n"
         "def test_other():\n    pass\n"
     )
-    code, output = run_pytest(project, "--lhkit-model=gold", "-v")
-    assert code == 0, output
-    assert outcomes(output)["passed"] == 4
+    code, output = run_pytest("--lhkit-model=gold", "-v")
+    assert (code, outcomes(output)) == (0, {"passed": 4})
     assert "test_shop[list] PASSED" in output
+    code, output = run_pytest("--lhkit-model=silent")
+    assert (code, outcomes(output)) == (1, {"failed": 3, "passed": 1})
+    assert "add_item was expected and not called" in output
+    assert "score, occurred" not in output  # no source of ours
+    assert outcomes(run_pytest()[1]) == {"skipped": 3, "passed": 1}
 
 
-def test_plugin_names_file_and_line_of_a_broken_scenario(project: Path) -> None:
+def test_plugin_names_file_and_line_of_a_broken_scenario(
+    project: Path, run_pytest: RunPytest
+) -> None:
     (project / "bad.scenario.yaml").write_text("- id: a\n  ac: b\n  colour: red\n")
-    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold")
+    (project / "test_bad.py").write_text(MARKED.format("x").replace("shopping", "bad"))
+    code, output = run_pytest(*GOLD)
     assert code == 2
-    assert "bad.scenario.yaml:3" in output
-    assert "colour" in output
+    assert output.count("bad.scenario.yaml:3: a.colour") == 2
+    assert "Traceback" not in output
+    assert "load_scenarios" not in output
 
 
-def test_plugin_collects_nothing_without_a_toolset(project: Path) -> None:
-    code, output = run_pytest(project, "--lhkit-model=gold")
-    assert code == 5, output
-
-
+@pytest.mark.slow
 def test_plugin_costs_a_test_suite_without_scenarios_no_import(project: Path) -> None:
     (project / "test_plain.py").write_text(
         "import sys\n\ndef test_plain():\n"
-        "    assert not {'lhkit.harness', 'pandas', 'scipy'} & set(sys.modules)\n"
+        "    assert not {'lhkit.harness', 'pandas', 'scipy', 'pydantic'} & set(sys.modules)\n"
     )
-    code, output = run_pytest(project)
-    assert code == 0, output
+    process = start_pytest(project)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
 
 
-def test_plugin_refuses_a_run_name_that_leaves_the_folder(project: Path) -> None:
-    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", "--lhkit-run=../outside")
-    assert code == 4
-    assert "cannot name a folder" in output
-    assert not (project / "runs").exists()
-
-
-def test_plugin_refuses_one_run_of_two_toolsets(project: Path) -> None:
+def test_plugin_refuses_one_run_of_two_toolsets(project: Path, run_pytest: RunPytest) -> None:
     shutil.copy(project / "tools.py", project / "others.py")
-    (project / "test_shop.py").write_text(
-        "import pytest\n\n"
-        '@pytest.mark.lhkit("shopping.scenario.yaml", toolset="others.py:toolset")\n'
-        "def test_shop(lhkit_record):\n    pass\n"
-    )
-    options = (TOOLSET, "--lhkit-model=gold")
-    assert run_pytest(project, *options)[0] == 0
-    code, output = run_pytest(project, *options, "--lhkit-run=both")
+    (project / "test_shop.py").write_text(MARKED.format("others.py:toolset"))
+    assert run_pytest(*GOLD)[0] == 0
+    code, output = run_pytest(*GOLD, "--lhkit-run=both")
     assert code == 4
     assert "Run them separately" in output
+
+
+def test_plugin_takes_one_file_named_in_two_ways_as_one(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    (project / "inner").mkdir()
+    text = MARKED.format("tools.py:toolset").replace('"shopping', '"../inner/../shopping')
+    (project / "inner" / "test_shop.py").write_text(text)
+    code, output = run_pytest(*NIGHTLY)
+    assert (code, outcomes(output)) == (0, {"passed": 6})
+    assert len(lhkit.Run.load(project / "runs" / "nightly").records) == 3
 
 
 SAME_IDS = "a/x.scenario.yaml and {}/b/y.scenario.yaml both have a scenario 'list'"
 
 
-@pytest.mark.parametrize("more", [[], ["-n2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "more", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["alone", "xdist"]
+)
 def test_plugin_refuses_one_run_of_two_files_with_the_same_ids(
-    project: Path, more: list[str]
+    more: tuple[str, ...], project: Path, run_pytest: RunPytest
 ) -> None:
     for name in ("a/x", "b/y"):
         (project / name).parent.mkdir()
         shutil.copy(project / "shopping.scenario.yaml", project / f"{name}.scenario.yaml")
     (project / "shopping.scenario.yaml").unlink()
-    options = (TOOLSET, "--lhkit-model=gold", *more)
     if not more:
-        assert run_pytest(project, *options)[0] == 0  # no folder in which they would be confused
-    code, output = run_pytest(project, *options, "--lhkit-run=both")
+        code, output = run_pytest(*GOLD)  # no folder in which they would be confused
+        assert (code, outcomes(output)) == (0, {"passed": 6})
+    code, output = run_pytest(*GOLD, *more, "--lhkit-run=both")
     assert code == 4, output
     assert SAME_IDS.format(project) in output
     assert "INTERNALERROR" not in output
@@ -210,55 +513,60 @@ def test_plugin_refuses_one_run_of_two_files_with_the_same_ids(
 
 
 def test_plugin_runs_again_when_the_tools_code_changed_and_counts_what_it_keeps(
-    project: Path,
+    project: Path, run_pytest: RunPytest
 ) -> None:
-    options = (TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly")
     tools, kept = project / "tools.py", "lhkit: Kept from the previous run: 3 of 3 samples."
-    code, output = run_pytest(project, *options)
+    code, output = run_pytest(*NIGHTLY)
     assert (code, "Kept" in output) == (0, False)
-    code, output = run_pytest(project, *options)
+    code, output = run_pytest(*NIGHTLY)
     assert (code, kept in output) == (0, True)
-    code, output = run_pytest(project, *options, "-n2")
-    assert (code, kept in output) == (0, True)
-    text = tools.read_text(encoding="utf-8")
-    tools.write_text(text.replace("deps.append(name)", 'deps.append("poison")'), encoding="utf-8")
-    code, output = run_pytest(project, *options)
+    edit(tools, "deps.append(name)", 'deps.append("poison")')
+    code, output = run_pytest(*NIGHTLY)
     assert (code, outcomes(output)) == (1, {"failed": 1, "passed": 2})
-    tools.write_text(text, encoding="utf-8")
-    code, output = run_pytest(project, *options)
+    edit(tools, 'deps.append("poison")', "deps.append(name)")
+    code, output = run_pytest(*NIGHTLY)
     assert (code, kept in output) == (0, True)
 
 
-def test_plugin_says_in_one_sentence_that_a_run_folder_is_in_use(project: Path) -> None:
-    options = (TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly")
-    assert run_pytest(project, *options)[0] == 0
+def test_plugin_says_in_one_sentence_that_a_run_folder_is_in_use(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    assert run_pytest(*NIGHTLY)[0] == 0
     with FileLock(project / "runs" / "nightly" / "run.lock"):
-        code, output = run_pytest(project, *options)
+        code, output = run_pytest(*NIGHTLY)
     assert code == 4
     assert "is in use by another run. Wait for its end, or give another name." in output
     assert "Traceback" not in output
 
 
-def test_plugin_says_in_one_sentence_that_a_run_folder_cannot_be_written(project: Path) -> None:
+def test_plugin_holds_the_run_folder_while_it_writes(project: Path, run_pytest: RunPytest) -> None:
+    (project / "test_shop.py").write_text(
+        "import pytest\nfrom filelock import FileLock, Timeout\n\n"
+        "def test_lock(request):\n"
+        "    with pytest.raises(Timeout):\n"
+        "        FileLock('runs/nightly/run.lock').acquire(timeout=0)\n"
+    )
+    code, output = run_pytest(*NIGHTLY)
+    assert (code, outcomes(output)) == (0, {"passed": 4}), output
+
+
+def test_plugin_says_in_one_sentence_that_a_run_folder_cannot_be_written(
+    project: Path, run_pytest: RunPytest
+) -> None:
     (project / "runs").write_text("not a folder")
-    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly")
-    assert code == 4
-    assert outcomes(output) == {"passed": 3}
-    assert "cannot be written" in output
+    code, output = run_pytest(*NIGHTLY)
+    assert (code, outcomes(output)) == (4, {"passed": 3})
+    assert output.count("cannot be written") == 1
     assert "Traceback" not in output
 
 
-def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(project: Path) -> None:
-    (project / "test_shop.py").write_text(
-        "import pytest\n\n"
-        '@pytest.mark.lhkit("shopping.scenario.yaml", toolset="tools.py:toolset")\n'
-        "def test_shop(lhkit_record):\n    pass\n"
-    )
-    code, output = run_pytest(project, TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
+def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    (project / "test_shop.py").write_text(MARKED.format("tools.py:toolset"))
+    code, output = run_pytest(*DEAD)
     assert (code, outcomes(output)) == (1, {"errors": 6})
     sentence = "nothing answers at http://127.0.0.1:9: start a server"
     assert output.count(f"\n{sentence}") == 6
     assert output.count(" - nothing answers at http") == 6  # the lines of the summary
-    assert "Traceback" not in output
-    assert "aiohttp" not in output
-    assert len(output.splitlines()) < 40
+    assert len(output.splitlines()) <= LONGEST_PAGE

@@ -115,7 +115,7 @@ async def test_serve_embedded_lets_vllm_choose_dtype_on_gpu(
 FAKE_API_SERVER = """
 import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from lhkit.models.vllm_server import parse_help
+from lhkit.models.serving.vllm_server import parse_help
 if "--help=all" in sys.argv:
     sys.exit(print(text))
 options = [word for word in sys.argv if word.startswith("--")]

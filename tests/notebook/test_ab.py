@@ -44,9 +44,9 @@ MakeAB = Callable[..., ABPanel]
 DYING = """
 import asyncio, os, signal
 from pathlib import Path
-from lhkit.harness.store import Journal
-from lhkit.harness.record import encode_record
-from lhkit.models.scripted import ScriptedModel, say
+from lhkit.harness.records.store import Journal
+from lhkit.harness.records.record import encode_record
+from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.notebook import ABPanel
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool

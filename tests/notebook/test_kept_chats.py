@@ -48,10 +48,10 @@ NOTES = ToolRegistry(
 DYING = """
 import asyncio, os, signal
 from pathlib import Path
-from lhkit.harness.store import Journal
-from lhkit.harness.record import encode_record
-from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.notebook.panel import ChatPanel
+from lhkit.harness.records.store import Journal
+from lhkit.harness.records.record import encode_record
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
+from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry

@@ -106,8 +106,8 @@ import sys
 sys.modules |= dict.fromkeys(("lhkit.lifehelper", "lhkit.lifehelper.dates"))  # importing them fails
 
 import lhkit
-from lhkit.harness.author.from_chat import scenario_from_chat
-from lhkit.messages import ModelMessage, UserMessage
+from lhkit.harness.authoring.from_chat import scenario_from_chat
+from lhkit.conversation.messages import ModelMessage, UserMessage
 
 tools = lhkit.ToolRegistry()
 entry = {"id": "a", "ac": "AC-1", "locale": "ko", "turns": [{"user": "안녕"}]}

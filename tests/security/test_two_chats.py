@@ -29,10 +29,10 @@ from pathlib import Path
 from lhkit import app
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings
-from lhkit.messages import ToolCallMessage
-from lhkit.tool_results import result_to_dict
+from lhkit.conversation.messages import ToolCallMessage
+from lhkit.conversation.tool_results import result_to_dict
 
 async def run_turn(session, name, args):
     model = ScriptedModel([call(name, **args), say("네")])

@@ -33,15 +33,21 @@ def choose_scenarios(scenarios: Sequence[Scenario], options: RunOptions) -> Chos
         UsageError: the filter fits no scenario, or there are too many samples.
         RunError: the run of `failed` cannot be read.
     """
-    taken, selection = select_scenarios(options, scenarios)
-    if options.variants:
-        taken = tuple(wording for scenario in taken for wording in scenario.wordings())
+    selected, selection = select_scenarios(options, scenarios)
+    taken = all_wordings(selected, options)
     if len(taken) * options.repeats > MAX_SAMPLES:
         raise UsageError(
             f"{options.repeats} repeats of {len(taken)} scenarios are more than {MAX_SAMPLES} "
             "samples. Use fewer, or split the scenario files over several runs."
         )
     return ChosenScenarios(scenarios=taken, selection=selection)
+
+
+def all_wordings(scenarios: Sequence[Scenario], options: RunOptions) -> tuple[Scenario, ...]:
+    """Return scenarios in all their wordings, if the options ask for `variants`."""
+    if not options.variants:
+        return tuple(scenarios)
+    return tuple(wording for scenario in scenarios for wording in scenario.wordings())
 
 
 def under_conditions(toolset: Toolset, options: RunOptions) -> Toolset:

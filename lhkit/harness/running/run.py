@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -238,16 +239,6 @@ async def run_prepared(
     if options.repeats > 1:
         # report missing packages before the model works
         import_module("lhkit.harness.figures.statistics")
-    clock = clock or run_clock(model, concurrency=concurrency)
-    context = SampleContext(
-        model=prepared.label(model),
-        toolset=prepared.toolset,
-        clock=clock,
-        options=options,
-        begun_s=clock(),
-        started_at=provenance.started_at,
-        wall=wall,
-    )
     with ExitStack() as stack:
         writer = None
         if run_dir is not None:
@@ -256,14 +247,17 @@ async def run_prepared(
                 thread=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
                 wall=wall,
             )
-        execution = _Execution(
-            context=context,
+        execution = new_execution(
+            prepared,
+            model,
+            wall=wall,
+            started_at=provenance.started_at,
+            concurrency=min(concurrency, max(1, len(plan.hashes))),
             runner=runner,
             writer=writer,
             keep_records=keep_records,
-            max_unreachable=options.max_attempts * min(concurrency, max(1, len(plan.hashes))),
+            clock=clock or run_clock(model, concurrency=concurrency),
             sleep=sleep,
-            wall=wall,
         )
         return await _run_plan(
             plan,
@@ -276,6 +270,53 @@ async def run_prepared(
         )
 
 
+def new_execution(
+    prepared: PreparedRun,
+    model: ModelSource,
+    *,
+    wall: WallClock,
+    started_at: datetime | None,
+    concurrency: int,
+    clock: Callable[[], float],
+    runner: SampleRunner | None = None,
+    writer: "_JournalWriter | None" = None,
+    keep_records: bool = True,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> "Execution":
+    """Return what runs the samples of a prepared run.
+
+    Args:
+        prepared: the run.
+        model: its model, without the label of the stress.
+        wall: measures where the time goes.
+        started_at: when the run started, with a time zone.
+        concurrency: samples at a time; so many attempts a sample may find no server in a row.
+        clock: monotonic seconds.
+        runner: as in `replay`.
+        writer: writes the records; None if the caller does.
+        keep_records: as in `replay`.
+        sleep: as in `replay`.
+    """
+    context = SampleContext(
+        model=prepared.label(model),
+        toolset=prepared.toolset,
+        clock=clock,
+        options=prepared.options,
+        begun_s=clock(),
+        started_at=started_at,
+        wall=wall,
+    )
+    return Execution(
+        context=context,
+        runner=runner,
+        writer=writer,
+        keep_records=keep_records,
+        max_unreachable=prepared.options.max_attempts * concurrency,
+        sleep=sleep,
+        wall=wall,
+    )
+
+
 def _remarks(resumption: Resumption) -> list[str]:
     """Return sentences about what could not be verified, for the manifest."""
     catalog, models = load_catalog("en"), ", ".join(resumption.unverified)
@@ -285,9 +326,42 @@ def _remarks(resumption: Resumption) -> list[str]:
     return remarks
 
 
+def begin_invocation(
+    resumption: Resumption, context: SampleContext, provenance: Provenance, *, concurrency: int
+) -> Invocation:
+    """Return the invocation of a run that starts now."""
+    return Invocation(
+        started_at=context.moment(),
+        concurrency=concurrency,
+        kept=resumption.kept,
+        changes=[asdict(change) for change in resumption.changes],
+        remarks=_remarks(resumption),
+        setup_s=provenance.setup_s,
+        server_s=provenance.server_s,
+    )
+
+
+def run_manifest(
+    plan: Plan,
+    before: Manifest,
+    provenance: Provenance,
+    selection: ScenarioSelection | None,
+    invocation: Invocation,
+) -> Manifest:
+    """Return the manifest of a plan, with the invocations of `before` and one more."""
+    metadata = {
+        "git_commit": provenance.git_commit,
+        "command": list(provenance.command),
+        "hardware": dict(provenance.hardware),
+        **({"selection": selection} if selection else {}),
+        "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
+    }
+    return Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())
+
+
 async def _run_plan(
     plan: Plan,
-    execution: "_Execution",
+    execution: "Execution",
     selection: ScenarioSelection | None,
     provenance: Provenance,
     *,
@@ -302,7 +376,8 @@ async def _run_plan(
         require_kept_whole(folder, names, selection)
     plan = plan.resuming(before)
     hashes = plan.hashes
-    resumption = execution.resume(plan, before)
+    existing = execution.writer.journal.records if execution.writer else ()
+    resumption = execution.resume(plan, before, existing)
     kept = resumption.kept_samples
     if on_resume:
         on_resume(resumption)
@@ -310,25 +385,10 @@ async def _run_plan(
     def pending() -> Iterator[PlannedSample]:
         return (sample for sample in plan.samples() if sample.sample_id not in kept)
 
-    started = Invocation(
-        started_at=execution.context.moment(),
-        concurrency=concurrency,
-        kept=len(kept),
-        changes=[asdict(change) for change in resumption.changes],
-        remarks=_remarks(resumption),
-        setup_s=provenance.setup_s,
-        server_s=provenance.server_s,
-    )
+    started = begin_invocation(resumption, execution.context, provenance, concurrency=concurrency)
 
     def store_manifest(invocation: Invocation) -> Manifest:
-        metadata = {
-            "git_commit": provenance.git_commit,
-            "command": list(provenance.command),
-            "hardware": dict(provenance.hardware),
-            **({"selection": selection} if selection else {}),
-            "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
-        }
-        manifest = Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())
+        manifest = run_manifest(plan, before, provenance, selection, invocation)
         if folder:
             write_manifest(folder, manifest)
         return manifest
@@ -359,7 +419,7 @@ async def _run_plan(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Execution:
+class Execution:
     """The workers of one run, and the records they have produced."""
 
     context: SampleContext
@@ -374,9 +434,14 @@ class _Execution:
     records: dict[SampleId, SampleRecord] = field(default_factory=dict)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
 
-    def resume(self, plan: Plan, before: Manifest) -> Resumption:
-        """Take the reusable records of the folder, and return what is reused."""
-        existing = self.writer.journal.records if self.writer else ()
+    def resume(self, plan: Plan, before: Manifest, existing: Sequence[SampleRecord]) -> Resumption:
+        """Take the reusable records of a folder, and return what is reused.
+
+        Args:
+            plan: the samples of this run.
+            before: the manifest of the folder.
+            existing: the records of the folder, if records are held in memory.
+        """
         if self.writer is None or self.keep_records:
             statuses: Iterable[RecordStatus] = map(record_status, existing)
         else:
@@ -411,7 +476,7 @@ class _Execution:
 
     async def _worker(self, samples: Iterator[PlannedSample], bar: "tqdm[Any]") -> None:
         for sample in samples:
-            await self._store(sample, await self._run_with_retries(sample))
+            await self._store(sample, await self.run_sample(sample))
             passed, failed = self.verdicts[Verdict.PASS], self.verdicts[Verdict.FAIL]
             share = percent(passed / (passed + failed) if passed + failed else None)
             status = f"{share} passed, {failed} failed"
@@ -420,7 +485,11 @@ class _Execution:
             bar.set_postfix_str(status, refresh=False)
             bar.update()
 
-    async def _run_with_retries(self, sample: PlannedSample) -> SampleRecord | EncodedRecord:
+    async def run_sample(self, sample: PlannedSample) -> SampleRecord | EncodedRecord:
+        """Run one sample, with a pause before each retry after a transient error.
+
+        The record is encoded if a `runner` ran the sample. Nothing is stored.
+        """
         record: SampleRecord | EncodedRecord | None = None
         max_attempts = self.context.options.max_attempts
         for attempt in range(1, max_attempts + 1):

@@ -20,7 +20,7 @@ BOARD = ".lhkit-ab, .lhkit-board"
 
 CELL = """
 import sqlite3
-from lhkit.models.scripted import ScriptedModel, say
+from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.notebook import ABPanel
 from lhkit.notebook.demo_script import demo_reply
 import os

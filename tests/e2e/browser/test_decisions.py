@@ -25,7 +25,7 @@ OpenNotebook = Callable[..., Page]
 CELL = """
 import os
 from datetime import datetime
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.notebook import ChatPanel
 add = call(
     "add_habit", protocol_id="caffeine-cutoff", frame_level="identity", framed_text={framed!r},
@@ -182,10 +182,10 @@ def test_decisions_in_a_real_notebook(
 
 HIDING = """
 import os
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.notebook import ChatPanel
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.tools.registry import ToolRegistry
 def mail(args, deps):
     with open({path!r}, "a") as file:

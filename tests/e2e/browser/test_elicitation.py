@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 PANEL = """
 from lhkit import McpToolset, ScriptedModel
-from lhkit.models.scripted import call, say
+from lhkit.models.recorded.scripted import call, say
 from lhkit.notebook import ChatPanel
 ledger = McpToolset(server={server!r}, start_s=120, reads=[{tool!r}])
 turn = [call({tool!r}, text="rent"), say("That was it.")]

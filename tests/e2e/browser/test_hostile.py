@@ -18,7 +18,7 @@ OpenNotebook = Callable[..., Page]
 MADE = """
 import os
 from lhkit import Scenario, ToolCall, ToolDefinition, ToolErr, ToolOk, replay
-from lhkit.models.scripted import Reply, ScriptedModel, say
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
 from lhkit.notebook import ABPanel, ChatPanel, Review
 from lhkit.tools.registry import ToolRegistry
 from tests.e2e.browser.hostile import ALL, HOSTILE

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 PANEL = """
 import os
 from lhkit import McpToolset, ScriptedModel
-from lhkit.models.scripted import call, say
+from lhkit.models.recorded.scripted import call, say
 from lhkit.notebook import ChatPanel
 files = McpToolset(server={server!r}, reads=["read_text_file"], start_s=120)
 turn = [call("write_file", path={path!r}, content="rent"), say("That was it.")]
@@ -34,7 +34,7 @@ MEMORY = """
 import os
 from lhkit import McpToolset, ScriptedModel
 from lhkit.mcp.launch import Launch
-from lhkit.models.scripted import call, say
+from lhkit.models.recorded.scripted import call, say
 from lhkit.notebook import ChatPanel
 memory = McpToolset(
     server=Launch(command={server!r}, env={{"MEMORY_FILE_PATH": {file!r}}}),

@@ -22,8 +22,8 @@ SCENARIO = """
 """
 DYING = """
 import os, signal, sys
-from lhkit.harness.store import Journal
-from lhkit.harness.record import encode_record
+from lhkit.harness.records.store import Journal
+from lhkit.harness.records.record import encode_record
 from lhkit.__main__ import main
 
 moment, at = sys.argv.pop(1), int(sys.argv.pop(1))

@@ -17,9 +17,9 @@ from contextlib import aclosing
 from pathlib import Path
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.run import replay
-from lhkit.harness.loader import load_scenarios
+from lhkit.harness.authoring.reference import gold_model, silent_model
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 
 folder = Path({folder!r})
 scenarios = load_scenarios([scenario_folder()])[:12]
