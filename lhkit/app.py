@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from lhkit import embedded
 from lhkit.base.errors import ScenarioError, UsageError
@@ -19,10 +20,12 @@ from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.models.base import ChatModel
 from lhkit.models.client import served
+from lhkit.models.client.chat_template import require_template
 from lhkit.models.client.pool import connect_pool
 from lhkit.models.client.request import OPENAI
 from lhkit.models.client.transport import Endpoint, require_address
 from lhkit.models.dialects.base import Constraint, ToolSpec
+from lhkit.models.families import default_dialect
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.serving import gemma
 from lhkit.models.weights.weights_folder import WeightsReport, ignore_progress
@@ -44,7 +47,8 @@ class ModelChoice:
         base_url: address of the server; None for an embedded model.
         more_urls: addresses of more servers of the same model (see `connect_pool`).
         api_key: of the server.
-        dialect: format of tool calls.
+        dialect: format of tool calls; None takes that of the model's family.
+        chat_template: file or folder of the model's chat template.
         constraint: of decoding.
         tools: those that `constraint` has to support.
     """
@@ -53,7 +57,8 @@ class ModelChoice:
     base_url: str | None = None
     more_urls: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
-    dialect: str = "json"
+    dialect: str | None = None
+    chat_template: Path | None = None
     constraint: Constraint = "off"
     tools: Sequence[ToolSpec] = ()
 
@@ -65,6 +70,11 @@ class ModelChoice:
     def is_embedded(self) -> bool:
         """True if lhkit finds or starts the server itself."""
         return self.base_url is None
+
+    @property
+    def known_dialect(self) -> str | None:
+        """The given dialect, or that of the model by its name; None if only a server knows."""
+        return self.dialect or default_dialect(self.name, is_embedded=self.is_embedded)
 
 
 @asynccontextmanager
@@ -84,10 +94,12 @@ async def open_model(
         if choice.more_urls:
             more = [replace(endpoint, base_url=url) for url in choice.more_urls]
             async with connect_pool([endpoint, *more]) as pool:
+                _require_late(choice, pool.identity)
                 yield pool
             return
         model = await served.connect(endpoint)
         try:
+            _require_late(choice, model.identity)
             yield model
         finally:
             await model.aclose()
@@ -103,6 +115,7 @@ async def _open_endpoint(
             model=choice.name,
             api_key=choice.api_key,
             dialect=choice.dialect,
+            chat_template=choice.chat_template,
             constraint=choice.constraint,
         )
         return
@@ -136,7 +149,16 @@ def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:
     else:
         for address in (choice.base_url, *choice.more_urls):
             require_address(address)
-    served.require_constraint(choice.dialect, choice.constraint, choice.tools)
+    served.require_constraint(choice.known_dialect, choice.constraint, choice.tools)
+    if choice.chat_template is not None:
+        dialect = choice.known_dialect if choice.is_embedded else choice.dialect
+        require_template(choice.chat_template, dialect)
+
+
+def _require_late(choice: ModelChoice, identity: ModelIdentity) -> None:
+    """Check the constraint with a dialect that only the server knew."""
+    if choice.known_dialect != identity.dialect:
+        served.require_constraint(identity.dialect, choice.constraint, choice.tools)
 
 
 def _require_for_llama_cpp(choice: ModelChoice) -> None:
@@ -183,7 +205,7 @@ async def expected_identity(
         name,
         folder,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
-        dialect=choice.dialect,
+        dialect=choice.known_dialect or "json",
         constraint=choice.constraint,
         dtype=gemma.served_dtype(settings.dtype),
     )
@@ -193,7 +215,8 @@ def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
     return Endpoint(
         base_url=base_url,
         model=embedded_name(choice.name),
-        dialect=choice.dialect,
+        dialect=choice.known_dialect,
+        chat_template=choice.chat_template,
         constraint=choice.constraint,
     )
 

@@ -10,6 +10,7 @@ the records become an ordinary run folder, and the next call runs only what is m
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--lhkit-toolset", metavar="REF", help="FILE.py:NAME or package.module:NAME.")
     group.addoption("--lhkit-model", metavar="NAME", help="gold, silent, or a served model.")
     group.addoption("--lhkit-base-url", metavar="URL", help="Address of a model server.")
-    group.addoption("--lhkit-dialect", metavar="NAME", default="json", help="As in lhkit eval.")
+    group.addoption("--lhkit-dialect", metavar="NAME", help="As in lhkit eval.")
+    group.addoption("--lhkit-chat-template", metavar="FILE", type=Path, help="As in lhkit eval.")
     group.addoption("--lhkit-repeats", metavar="N", type=int, default=1, help="Runs a scenario.")
     group.addoption(
         "--lhkit-variants", action="store_true", help="Run every wording of the user's messages."
@@ -293,6 +295,7 @@ class Plugin:
     _manifest: "Manifest | None" = None
     _fault: str = ""
     _kept: list[str] = field(default_factory=list)
+    _replies: list[Any] = field(default_factory=list)
     _lines: dict[str, dict[tuple[str, int], tuple[Path, str]]] = field(default_factory=dict)
 
     def record(self, sample: Sample, item: pytest.Item) -> "SampleRecord":
@@ -308,6 +311,7 @@ class Plugin:
             record: SampleRecord = self._run(self._recorded(sample))
         except LhkitError as error:
             raise InfrastructureError(str(error)) from None
+        item.stash[_REPLIES] = _replies(record)
         if self.config.getoption("--lhkit-run"):
             line = encode_record(record)
             place = [sample.toolset, str(sample.path), *_key(sample)]
@@ -388,6 +392,7 @@ class Plugin:
             base_url=address,
             api_key=settings.api_key,
             dialect=self.config.getoption("--lhkit-dialect"),
+            chat_template=self.config.getoption("--lhkit-chat-template"),
         )
         self._stack = AsyncExitStack()
         self._model = await self._stack.enter_async_context(open_model(choice, settings))
@@ -439,11 +444,15 @@ class Plugin:
         excinfo = call.excinfo
         if excinfo and isinstance(excinfo.value, own if isinstance(item, ScenarioItem) else own[1]):
             report.longrepr = _short_repr(excinfo, item)
+        if report.when == "setup" and _REPLIES in item.stash:
+            report.lhkit_replies = item.stash[_REPLIES]
         if report.when == "setup" and _LINE in item.stash:
             report.lhkit = item.stash[_LINE]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the records; in a worker of xdist nothing is done with them."""
+        if hasattr(report, "lhkit_replies"):
+            self._replies.append(report.lhkit_replies)
         if hasattr(report, "lhkit"):
             toolset, path, scenario, repeat, line, kept = report.lhkit
             self._lines.setdefault(toolset, {})[scenario, repeat] = (Path(path), line)
@@ -460,6 +469,31 @@ class Plugin:
                 lines.append(catalog.text("eval.unknown_code", count=unknown))
             for line in lines:
                 terminalreporter.write_line(f"lhkit: {line}")
+        if not hasattr(self.config, "workerinput"):
+            for line in self._dialect_lines():
+                terminalreporter.write_line(f"lhkit: {line}")
+
+    def _dialect_lines(self) -> Iterator[str]:
+        """Yield what shows that a model does not know the dialect of its requests."""
+        from lhkit.base.locales import load_catalog
+        from lhkit.conversation.responses import ModelIdentity
+        from lhkit.harness.figures.metrics import ReadCalls
+        from lhkit.harness.views.tables import dialect_lines
+
+        models = {
+            ModelIdentity(model=model, weights=weights, dialect=dialect): None
+            for identities, *_ in self._replies
+            for model, weights, dialect in identities
+        }
+        unread: Counter[str] = Counter()
+        for *_, formats in self._replies:
+            unread.update(formats)
+        read = ReadCalls(
+            messages=sum(messages for _, messages, _, _ in self._replies),
+            with_calls=sum(with_calls for _, _, with_calls, _ in self._replies),
+            unread=dict(unread),
+        )
+        yield from dialect_lines(tuple(models), read, load_catalog("en"))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -533,6 +567,18 @@ class Plugin:
 
 
 _LINE = pytest.StashKey[list[Any]]()
+_REPLIES = pytest.StashKey[list[Any]]()
+"""Identities, and the counts of `ReadCalls`, as values that a worker of xdist can send."""
+
+
+def _replies(record: "SampleRecord") -> list[Any]:
+    from lhkit.harness.figures.metrics import count_read_calls
+
+    requests = record.evidence.requests
+    found = (request.response.identity for request in requests)
+    models = {(each.model, each.weights, each.dialect) for each in found if each is not None}
+    read = count_read_calls(requests)
+    return [[list(names) for names in models], read.messages, read.with_calls, dict(read.unread)]
 
 
 def _short_repr(excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:

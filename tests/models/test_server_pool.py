@@ -209,7 +209,7 @@ async def test_pool_warms_every_server_first() -> None:
 @pytest.mark.parametrize(
     ("route", "expected"),
     [
-        ({"/v1/models": models("gemma-2")}, "differ in model (gemma, gemma-2)"),
+        ({"/v1/models": models("gemma-base")}, "differ in model (gemma, gemma-base)"),
         ({"/version": answers(200, '{"version":"0.33.0"}')}, "server (vllm 0.32.0, vllm 0.33.0)"),
     ],
 )

@@ -9,6 +9,7 @@ from pydantic import model_validator
 from lhkit.base.options import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.options import (
+    ChatTemplateFile,
     Constraint,
     Dialect,
     DtypeOption,
@@ -58,7 +59,8 @@ class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
         ),
     ] = DEFAULT_TOOLSET
     _project = model_validator(mode="before")(find_project_toolset)
-    dialect: Dialect = "json"
+    dialect: Dialect = None
+    chat_template: ChatTemplateFile = None
     constraint: Constraint = "off"
     dtype: DtypeOption = None
     runtime: RuntimeOption = None

@@ -234,9 +234,11 @@ def prepare_evaluation(
         more_urls=addresses[1:],
         api_key=settings.api_key,
         dialect=options.dialect,
+        chat_template=options.chat_template,
         constraint=options.constraint,
-        tools=_constrained_tools(options, toolset, scenarios),
     )
+    tools = _constrained_tools(options, choice.known_dialect, toolset, scenarios)
+    choice = replace(choice, tools=tools)
     if not is_scripted:
         require = app.require_choice if placement is None else scale.require_model
         require(choice, settings.runtime)
@@ -253,7 +255,7 @@ def prepare_evaluation(
 
 
 def _constrained_tools(
-    options: RunOptions, toolset: Toolset, scenarios: Iterable[Scenario]
+    options: RunOptions, dialect: str | None, toolset: Toolset, scenarios: Iterable[Scenario]
 ) -> tuple[ToolDefinition, ...]:
     """Return the tools of the first scenario, which decoding is constrained to.
 
@@ -268,7 +270,7 @@ def _constrained_tools(
         for scenario in first_by_locale.values()
     ]
     for definitions in tools or [()]:
-        require_constraint(options.dialect, options.constraint, definitions)
+        require_constraint(dialect, options.constraint, definitions)
     return tools[0] if tools else ()
 
 

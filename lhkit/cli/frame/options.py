@@ -33,10 +33,19 @@ Model = Annotated[
     ),
 ]
 Dialect = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="Format of tool calls: json, pythonic, functiongemma, gemma4, or openai (the server "
-        "parses them)."
+        "parses them). Default: that of the model's family, for others openai."
+    ),
+]
+ChatTemplateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--chat-template",
+        metavar="FILE",
+        help="Chat template of the model, or its folder, to render the prompts of functiongemma "
+        "and gemma4. Default: the server's, where it has one, else lhkit's own rendering.",
     ),
 ]
 Constraint = Annotated[

@@ -53,6 +53,7 @@ from lhkit.harness.running.sample import SampleContext, run_planned_sample, samp
 from lhkit.harness.scenarios.assignment import FEW, load_solver
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import Scenario, User
+from lhkit.models.families import UNFIT, unfit_values
 from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
 
 FIRST_PAUSE_S = 1.0
@@ -266,13 +267,15 @@ async def replay(
         )
 
 
-def _remarks(resumption: Resumption) -> list[str]:
-    """Return sentences about what could not be verified, for the manifest."""
+def _remarks(plan: Plan, resumption: Resumption) -> list[str]:
+    """Return sentences about what is doubtful or could not be verified, for the manifest."""
     catalog, models = load_catalog("en"), ", ".join(resumption.unverified)
     remarks = [catalog.text("eval.unsure", models=models)] if models else []
     if resumption.is_code_unknown:
         remarks.append(catalog.text("eval.unknown_code", count=resumption.kept))
-    return remarks
+    identities = dict.fromkeys(planned.identity for planned in plan.scenarios)
+    unfit = filter(None, map(unfit_values, identities))
+    return [*remarks, *(catalog.text(UNFIT, **values) for values in unfit)]
 
 
 async def _run_plan(
@@ -304,7 +307,7 @@ async def _run_plan(
         concurrency=concurrency,
         kept=len(kept),
         changes=[asdict(change) for change in resumption.changes],
-        remarks=_remarks(resumption),
+        remarks=_remarks(plan, resumption),
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
     )

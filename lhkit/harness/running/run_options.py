@@ -1,6 +1,7 @@
 """Options of a run, for `replay`, the command line, suites and Ray."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from pydantic import Field
 
@@ -70,13 +71,16 @@ class RunOptions(ReplayOptions):
 
     Attributes:
         base_urls: servers of the same model.
+        dialect: format of tool calls; None takes that of the model's family.
+        chat_template: file or folder of the model's chat template.
         stress: the text for `parse_stress`.
         instructions: replacements of the assistant's instructions, by locale.
     """
 
     model: str | None = None
     base_urls: tuple[str, ...] = ()
-    dialect: str = "json"
+    dialect: str | None = None
+    chat_template: Path | None = None
     constraint: Constraint = "off"
     dtype: Dtype | None = None
     runtime: Runtime | None = None

@@ -47,12 +47,13 @@ class PromptFile(_Table):
 class Arms(_Table):
     """The axes; every combination is run. Names consist of the axes with several values.
 
-    The default of `runtimes` is the runtime in the settings, that of `users` the suite's `user`.
+    The default of `runtimes` is the runtime in the settings, that of `users` the suite's `user`,
+    that of `dialects` the dialect of each model's family.
     """
 
     models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
     runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
-    dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
+    dialects: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] = ("off",)
     prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
     stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
@@ -126,7 +127,8 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
     shared["toolset"] = reference_from(folder, suite.toolset)
     runtimes, users = axes.runtimes or (None,), axes.users or (suite.user,)
-    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress, users)
+    dialects: tuple[str | None, ...] = axes.dialects or (None,)
+    rest = (dialects, axes.constraints, axes.prompts, axes.stress, users)
     is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
     if not any(is_named):
         is_named[0] = True
@@ -138,7 +140,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         parts = (
             served.name or served.base_url or "served",
             runtime or "",
-            dialect,
+            dialect or "",
             constraint,
             prompt,
             stress,
