@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lhkit import embedded
 from lhkit.base.errors import ScenarioError, UsageError
@@ -22,10 +23,12 @@ from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.models.base import ChatModel
 from lhkit.models.client import served
+from lhkit.models.client.chat_template import require_template
 from lhkit.models.client.request import OPENAI
 from lhkit.models.client.transport import Endpoint, require_address
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects.base import ToolSpec
+from lhkit.models.families import default_dialect
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.serving import gemma
 from lhkit.models.weights.weights_folder import WeightsReport, ignore_progress
@@ -46,7 +49,8 @@ class ModelChoice:
         name: of an embedded model, or as the server names it; None is the default.
         base_url: address of the server; None for an embedded model.
         api_key: of the server.
-        dialect: format of tool calls.
+        dialect: format of tool calls; None takes that of the model's family.
+        chat_template: file or folder of the model's chat template.
         constraint: of decoding.
         tools: those that `constraint` has to support.
     """
@@ -54,7 +58,8 @@ class ModelChoice:
     name: str | None = None
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    dialect: str = "json"
+    dialect: str | None = None
+    chat_template: Path | None = None
     constraint: Constraint = "off"
     tools: Sequence[ToolSpec] = ()
 
@@ -66,6 +71,11 @@ class ModelChoice:
     def is_embedded(self) -> bool:
         """True if lhkit finds or starts the server itself."""
         return self.base_url is None
+
+    @property
+    def known_dialect(self) -> str | None:
+        """The given dialect, or that of the model by its name; None if only a server knows."""
+        return self.dialect or default_dialect(self.name, is_embedded=self.is_embedded)
 
 
 @asynccontextmanager
@@ -84,6 +94,7 @@ async def open_model(
     async with _open_endpoint(choice, settings, reports or Reports()) as endpoint:
         model = await served.connect(endpoint)
         try:
+            _require_late(choice, model.identity)
             yield model
         finally:
             await model.aclose()
@@ -99,6 +110,7 @@ async def _open_endpoint(
             model=choice.name,
             api_key=choice.api_key,
             dialect=choice.dialect,
+            chat_template=choice.chat_template,
             constraint=choice.constraint,
         )
         return
@@ -131,7 +143,16 @@ def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:
             _require_for_llama_cpp(choice)
     else:
         require_address(choice.base_url)
-    served.require_constraint(choice.dialect, choice.constraint, choice.tools)
+    served.require_constraint(choice.known_dialect, choice.constraint, choice.tools)
+    if choice.chat_template is not None:
+        dialect = choice.known_dialect if choice.is_embedded else choice.dialect
+        require_template(choice.chat_template, dialect)
+
+
+def _require_late(choice: ModelChoice, identity: ModelIdentity) -> None:
+    """Check the constraint with a dialect that only the server knew."""
+    if choice.known_dialect != identity.dialect:
+        served.require_constraint(identity.dialect, choice.constraint, choice.tools)
 
 
 def _require_for_llama_cpp(choice: ModelChoice) -> None:
@@ -178,7 +199,7 @@ async def expected_identity(
         name,
         folder,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
-        dialect=choice.dialect,
+        dialect=choice.known_dialect or "json",
         constraint=choice.constraint,
         dtype=gemma.served_dtype(settings.dtype),
     )
@@ -188,7 +209,8 @@ def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
     return Endpoint(
         base_url=base_url,
         model=embedded_name(choice.name),
-        dialect=choice.dialect,
+        dialect=choice.known_dialect,
+        chat_template=choice.chat_template,
         constraint=choice.constraint,
     )
 

@@ -32,6 +32,8 @@ _SHOWN_ERRORS = 8
 _MORE_ERRORS = "more errors"
 _PLUGIN = pytest.StashKey["Plugin"]()
 _OUTCOME = pytest.StashKey[dict[str, Any]]()
+_REPLIES = pytest.StashKey[list[Any]]()
+"""Identities, and the counts of `ReadCalls`, as values that a worker of xdist can send."""
 
 
 class _Option(NamedTuple):
@@ -58,6 +60,7 @@ OPTIONS = (
     _Option("model", str, "gold, silent, an embedded model, or the name of a served one."),
     _Option("base_url", str, "URL of a model server."),
     _Option("dialect", str, "Format of tool calls: json, pythonic, functiongemma, gemma4, openai."),
+    _Option("chat_template", str, "Chat template of the model, or its folder."),
     _Option("constraint", str, "Constrained decoding: off, auto or required.", "constrain"),
     _Option("runtime", str, "Server of an embedded model: vllm or llama.cpp."),
     _Option("dtype", str, "Number type of an embedded model: bfloat16 or float32."),
@@ -295,6 +298,7 @@ class Plugin:
     _notices: list[str] = field(default_factory=list)
     _errors: Counter[str] = field(default_factory=Counter)
     _skipped: int = 0
+    _replies: list[Any] = field(default_factory=list)
 
     @property
     def toolset(self) -> str:
@@ -479,6 +483,7 @@ class Plugin:
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
         record, line = self._runner.run(planned.record(sample.scenario.name, sample.repeat))
+        item.stash[_REPLIES] = _replies(record)
         if self.folder is not None:
             item.stash[_OUTCOME] = {
                 "sample": str(record.sample_id),
@@ -504,6 +509,9 @@ class Plugin:
             isinstance(error, SampleFailedError) and isinstance(item, ScenarioItem)
         ):
             report.longrepr = _short_repr(call.excinfo, item)
+        if _REPLIES in item.stash:
+            report.lhkit_replies = item.stash[_REPLIES]
+            del item.stash[_REPLIES]
         if _OUTCOME in item.stash:
             report.lhkit_outcome = item.stash[_OUTCOME]
             del item.stash[_OUTCOME]
@@ -517,6 +525,8 @@ class Plugin:
         if error := getattr(report, "lhkit_error", ""):
             self._errors[error] += 1
             report.is_more = self._errors[error] > _SHOWN_ERRORS
+        if hasattr(report, "lhkit_replies"):
+            self._replies.append(report.lhkit_replies)
         self._skipped += report.skipped and _NO_MODEL in str(report.longrepr)
         if hasattr(report, "lhkit_outcome") and self.folder is not None:
             from lhkit.cli.suite_run import SuiteRecorder
@@ -527,6 +537,28 @@ class Plugin:
     def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str] | None:
         """Count an error that was shown often enough without showing it once more."""
         return (_MORE_ERRORS, "E", "ERROR") if getattr(report, "is_more", False) else None
+
+    def _dialect_lines(self) -> Iterator[str]:
+        """Yield what shows that a model does not know the dialect of its requests."""
+        from lhkit.base.locales import load_catalog
+        from lhkit.conversation.responses import ModelIdentity
+        from lhkit.harness.figures.metrics import ReadCalls
+        from lhkit.harness.views.tables import dialect_lines
+
+        models = {
+            ModelIdentity(model=model, weights=weights, dialect=dialect): None
+            for identities, *_ in self._replies
+            for model, weights, dialect in identities
+        }
+        unread: Counter[str] = Counter()
+        for *_, formats in self._replies:
+            unread.update(formats)
+        read = ReadCalls(
+            messages=sum(messages for _, messages, _, _ in self._replies),
+            with_calls=sum(with_calls for _, _, with_calls, _ in self._replies),
+            unread=dict(unread),
+        )
+        yield from dialect_lines(tuple(models), read, load_catalog("en"))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -564,6 +596,8 @@ class Plugin:
                 yield f"{count - _SHOWN_ERRORS} more tests have the same error: {first}"
         if self._skipped:
             yield f"{self._skipped} samples were not run: {_NO_MODEL}"
+        if self._replies:
+            yield from self._dialect_lines()
 
 
 def _several_toolsets(samples: Iterable[Sample]) -> str:
@@ -588,6 +622,16 @@ def _same_id(samples: Iterable[Sample]) -> str:
                 f"{sample.scenario.id!r}. Make each id unique, or run the files separately."
             )
     return ""
+
+
+def _replies(record: "SampleRecord") -> list[Any]:
+    from lhkit.harness.figures.metrics import count_read_calls
+
+    requests = record.evidence.requests
+    found = (request.response.identity for request in requests)
+    models = {(each.model, each.weights, each.dialect) for each in found if each is not None}
+    read = count_read_calls(requests)
+    return [[list(names) for names in models], read.messages, read.with_calls, dict(read.unread)]
 
 
 def _short_repr(excinfo: Any, item: pytest.Item) -> Any:

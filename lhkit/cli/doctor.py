@@ -13,15 +13,18 @@ from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import printable
 from lhkit.cli.frame.command import Options, command
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.options import BaseUrl, Dialect, Model
+from lhkit.cli.frame.options import BaseUrl, ChatTemplateFile, Dialect, Model
 from lhkit.conversation.messages import UserMessage
-from lhkit.conversation.responses import Finished, Sampling
+from lhkit.conversation.responses import Finished, ModelIdentity, Sampling
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.client.chat_template import is_native
+from lhkit.models.client.client import HttpModel
 from lhkit.models.client.llama_cpp import is_llama_cpp
 from lhkit.models.client.request import OPENAI
 from lhkit.models.client.served import connect, require_constraint
+from lhkit.models.client.server_rendering import probe_rendering
 from lhkit.models.client.transport import Endpoint
-from lhkit.models.families import family_of
+from lhkit.models.families import identity_family
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.serving.gemma import EMBEDDED_NAMES, served_precision
 from lhkit.settings import Settings
@@ -42,7 +45,8 @@ class DoctorOptions(Options):
 
     base_url: BaseUrl = None
     model: Model = None
-    dialect: Dialect = "json"
+    dialect: Dialect = None
+    chat_template: ChatTemplateFile = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +95,12 @@ async def _checks(
     except LhkitError as error:
         yield Check(is_ok=False, text=str(error))
         return
+    endpoint = replace(endpoint, dialect=model.identity.dialect)
     try:
         async for check in _server_checks(model, catalog):
             yield check
+        if endpoint.dialect != OPENAI:
+            yield await _check_rendering(model, catalog)
     finally:
         await model.aclose()
     yield await _check_constraint(endpoint, catalog)
@@ -118,6 +125,7 @@ async def _find_endpoint(options: DoctorOptions, settings: Settings) -> Endpoint
         model=options.model,
         api_key=settings.api_key,
         dialect=options.dialect,
+        chat_template=options.chat_template,
     )
 
 
@@ -146,7 +154,7 @@ async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Ch
     identity = model.identity
     server = ", ".join(filter(None, (identity.title, identity.server, identity.dtype)))
     yield Check(is_ok=True, text=f"{identity.base_url}: {server}")
-    yield _check_dialect(identity.model, identity.dialect, catalog)
+    yield _check_dialect(identity, catalog)
     try:
         first, second = await _request(model), await _request(model)
     except LhkitError as error:
@@ -166,15 +174,17 @@ async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Ch
         yield Check(is_ok=has_metrics, text=catalog.text(key))
 
 
-def _check_dialect(model: str, dialect: str, catalog: Catalog) -> Check:
+def _check_dialect(identity: ModelIdentity, catalog: Catalog) -> Check:
+    dialect = identity.dialect
     if dialect == OPENAI:
         return Check(is_ok=True, text=catalog.text("doctor.dialect_server"))
-    family = family_of(model)
+    family = identity_family(identity)
     if family is None:
         return Check(is_ok=True, text=catalog.text("doctor.unknown_family", dialect=dialect))
-    key = "doctor.dialect_fits" if family.dialect == dialect else "doctor.dialect_differs"
+    fits = family.fits(dialect)
+    key = "doctor.dialect_fits" if fits else "doctor.dialect_differs"
     text = catalog.text(key, family=family.name, fitting=family.dialect, dialect=dialect)
-    return Check(is_ok=family.dialect == dialect, text=text)
+    return Check(is_ok=fits, text=text)
 
 
 def _check_cache(response: Finished, catalog: Catalog) -> Check:
@@ -188,7 +198,7 @@ def _check_cache(response: Finished, catalog: Catalog) -> Check:
 
 async def _check_constraint(endpoint: Endpoint, catalog: Catalog) -> Check:
     """Check that a request under `required` starts a tool call."""
-    dialect = endpoint.dialect
+    dialect = endpoint.dialect or OPENAI  # known once connected
     try:
         require_constraint(dialect, "required", _tools().definitions)
     except UsageError:
@@ -215,6 +225,23 @@ async def _check_server_parser(endpoint: Endpoint, catalog: Catalog) -> Check:
     except LhkitError as error:
         return Check(is_ok=False, text=str(error))
     return Check(is_ok=True, text=catalog.text("doctor.server_parser"))
+
+
+async def _check_rendering(model: HttpModel, catalog: Catalog) -> Check:
+    """Compare how lhkit and the server render a first request with a tool."""
+    identity = model.identity
+    try:
+        places = await probe_rendering(model)
+    except LhkitError as error:
+        return Check(is_ok=False, text=str(error))
+    if places is None:
+        return Check(is_ok=True, text=catalog.text("doctor.no_rendering"))
+    key = "doctor.rendering_same"
+    if places:  # a template need not know lhkit's own formats: a GGUF file may have none at all
+        is_own = is_native(identity.dialect)
+        key = "doctor.rendering_differs" if is_own else "doctor.rendering_other"
+    text = catalog.text(key, count=len(places), address=identity.base_url, dialect=identity.dialect)
+    return Check(is_ok=key != "doctor.rendering_differs", text=text)
 
 
 def _tools() -> ToolRegistry:

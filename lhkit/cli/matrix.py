@@ -24,6 +24,7 @@ from lhkit.cli.frame.progress import open_model
 from lhkit.cli.frame.thresholds import check_thresholds
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.harness.figures.metrics import dialect_use
 from lhkit.harness.records.resume import (
     record_status,
     reusable_samples,
@@ -37,8 +38,10 @@ from lhkit.harness.running.plan import ModelSource
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.suite import Suite, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
-from lhkit.harness.views.tables import confirm_line, gate_line
+from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line
 from lhkit.lifehelper.shipped import scenarios_at
+from lhkit.models.client.request import OPENAI
+from lhkit.models.families import identity_family
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.models.runtimes import VLLM
 from lhkit.scale import Cluster, Placement
@@ -97,6 +100,8 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
     for name, run in runs:
+        lines = dialect_lines(*dialect_use(run.records), catalog)
+        print_lines((f"{name}: {line}" for line in lines), console)
         if evaluations[name].prepared.options.user != "script":
             lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
             print_lines((f"{name}: {line}" for line in lines), console)
@@ -225,7 +230,9 @@ def _recorded_identity(evaluation: Evaluation) -> ModelIdentity | None:
     except (ValidationError, ValueError):
         return None
     choice = evaluation.choice
-    requested = (choice.dialect, choice.constraint, evaluation.prepared.stress.label)
+    family = identity_family(identity)
+    dialect = choice.dialect or (family.dialect if family else OPENAI)
+    requested = (dialect, choice.constraint, evaluation.prepared.stress.label)
     if (identity.dialect, identity.constraint, identity.stress) != requested:
         return None  # also for scripted models, which are quick to run again
     is_named = choice.name is None or not choice.is_embedded or "/" in choice.name

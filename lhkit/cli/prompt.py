@@ -1,7 +1,8 @@
 """`lhkit prompt`: show the prompt of the first turn, with tokens per part."""
 
+import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import Annotated, TypeAlias
@@ -17,24 +18,36 @@ from lhkit.base.errors import UsageError
 from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.base.text import NOTHING, printable
+from lhkit.cli.against import (
+    Comparison,
+    Conversation,
+    Rendering,
+    compare_prompts,
+    reference_conversation,
+)
 from lhkit.cli.frame.command import Options, command
-from lhkit.cli.frame.console import print_json
+from lhkit.cli.frame.console import print_json, print_lines
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.options import LOCALES, AsJson, Dialect, Paths, Toolset
+from lhkit.cli.frame.options import LOCALES, AsJson, ChatTemplateFile, Dialect, Paths, Toolset
 from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.conversation.messages import Message, UserMessage
 from lhkit.harness.scenarios.faults import did_you_mean
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at
+from lhkit.models.base import ModelRequest
+from lhkit.models.client.chat_template import ChatTemplate, read_chat_template
 from lhkit.models.client.request import OPENAI, chat_messages, chat_tools
 from lhkit.models.client.served import require_constraint
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.families import default_dialect
 from lhkit.models.serving.gemma import EMBEDDED_NAMES
 from lhkit.models.weights.tokenizer import load_encoder
 from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import assistant_of, load, opened
+
+_SHOWN_CHARS = 200
 
 TokenCounter: TypeAlias = Callable[[str], int]
 
@@ -53,7 +66,20 @@ class PromptOptions(Options):
     ] = None
     toolset: Toolset = DEFAULT_TOOLSET
     _project = model_validator(mode="before")(find_project_toolset)
-    dialect: Dialect = "json"
+    dialect: Dialect = None
+    model: Annotated[
+        str | None,
+        typer.Option(help="Name of a model, such as google/gemma-4-E2B-it, for its dialect."),
+    ] = None
+    chat_template: ChatTemplateFile = None
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Show where the prompt differs from that of a chat template, a model's folder, a "
+            "server (URL), a run, or a file of `lhkit export --sft`; exit with 1 if it does.",
+        ),
+    ] = None
     locale: Annotated[
         str | None, typer.Option(help=f"{LOCALES}. Default: that of the scenario, else of chat.")
     ] = None
@@ -90,10 +116,22 @@ class _Prompt:
     user: str
     history: tuple[Message, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    template: ChatTemplate | None = None
+
+    @property
+    def request(self) -> ModelRequest:
+        """The request with this prompt."""
+        return ModelRequest(
+            messages=(*self.history, UserMessage(text=self.user, context=self.context)),
+            tools=self.tools,
+            instructions=self.instructions,
+        )
 
     def text(self, dialect: str) -> str:
         """Return the rendered prompt, or messages and tools as JSON if the server renders it."""
         messages = (*self.history, UserMessage(text=self.user, context=self.context))
+        if self.template is not None:
+            return self.template.encode(dialect, messages, self.tools, self.instructions)
         if dialect != OPENAI:
             return DIALECTS[dialect].encode(messages, self.tools, self.instructions)
         body = {
@@ -106,6 +144,7 @@ class _Prompt:
 @command(
     "lhkit prompt --toolset mine.py:own",
     "lhkit prompt mine.yaml --scenario eggs-left --toolset mine.py:own --json",
+    "lhkit prompt mine.yaml --toolset mine.py:own --against http://127.0.0.1:8080",
 )
 async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     """Print the prompt of the first turn and the size of its parts; return the exit code.
@@ -115,15 +154,18 @@ async def show_prompt(options: PromptOptions, settings: Settings) -> int:
         ScenarioError: a scenario is invalid.
         WeightsError: the tokenizer is invalid.
     """
-    require_constraint(options.dialect, "off", ())
-    prompt = _first_prompt(options, settings)
+    if options.against is not None:
+        return await _compare(options, options.against, settings)
+    template = await asyncio.to_thread(_read_template, options, settings)
+    dialect = _chosen_dialect(options, template)
+    prompt = replace(_first_prompt(options, settings), template=template)
     count_tokens = _token_counter(settings)
-    text = prompt.text(options.dialect)
-    parts = _measure_parts(prompt, options.dialect, count_tokens)
+    text = prompt.text(dialect)
+    parts = _measure_parts(prompt, dialect, count_tokens)
     console = Console()
     if options.as_json:
         report = {
-            "dialect": options.dialect,
+            "dialect": dialect,
             "prompt": text,
             "parts": [asdict(p) for p in parts],
             "left_out": dict(prompt.left_out),
@@ -133,11 +175,86 @@ async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     catalog = load_catalog(settings.locale)
     console.print(Text(printable(text)), soft_wrap=True)
     console.print(_table(parts, catalog))
-    if options.dialect == OPENAI:
+    if dialect == OPENAI:
         console.print(catalog.text("prompt.server_renders"), soft_wrap=True)
     if count_tokens is None:
         console.print(catalog.text("prompt.no_tokenizer"), soft_wrap=True)
     return ExitCode.OK
+
+
+async def _compare(options: PromptOptions, what: str, settings: Settings) -> int:
+    """Print where the prompt differs from another rendering; return the exit code."""
+    named = options.dialect or default_dialect(options.model, is_embedded=False)
+    if named is not None:
+        require_constraint(named, "off", ())
+    scenario = _find_scenario(options)
+    request = _first_prompt(options, settings).request
+    conversation = Conversation(first=request, last=request, is_whole=False)
+    if scenario is not None:
+        conversation = await reference_conversation(scenario, load(options.toolset), request)
+    template = await asyncio.to_thread(_read_template, options, settings)
+    comparison = await compare_prompts(
+        what,
+        conversation,
+        scenario,
+        Rendering(dialect=named, template=template),
+        model=options.model,
+        settings=settings,
+    )
+    console, catalog = Console(), load_catalog(settings.locale)
+    if options.as_json:
+        print_json(console, {**asdict(comparison), "identical": not comparison.places})
+    else:
+        print_lines(comparison_lines(comparison, catalog))
+    return ExitCode.FAILED if comparison.places else ExitCode.OK
+
+
+def comparison_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield the number of places where two prompts differ, and each with its texts."""
+    values = {"against": comparison.against, "dialect": comparison.dialect}
+    if not comparison.is_whole:
+        yield catalog.text("prompt.first_only")
+    if not comparison.places:
+        yield catalog.text("prompt.same", **values)
+        return
+    yield catalog.text("prompt.differ", count=len(comparison.places), **values)
+    for place in comparison.places:
+        where = catalog.text(
+            f"prompt.place.{place.kind}", name=place.name, number=place.number, role=place.role
+        )
+        yield f"  {where}: …{_shown(place.before)}"
+        yield f"    lhkit: {_shown(place.ours) or catalog.text('prompt.nothing')}"
+        yield f"    {comparison.against}: {_shown(place.theirs) or catalog.text('prompt.nothing')}"
+
+
+def _shown(text: str) -> str:
+    """Return a text in one line, with its white space visible, and shortened."""
+    escaped = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"')
+    return escaped if len(escaped) <= _SHOWN_CHARS else f"{escaped[:_SHOWN_CHARS]}…"
+
+
+def _read_template(options: PromptOptions, settings: Settings) -> ChatTemplate | None:
+    path = options.chat_template
+    return None if path is None else read_chat_template(path, settings.now())
+
+
+def _chosen_dialect(options: PromptOptions, template: ChatTemplate | None) -> str:
+    """Return the given dialect, or that of the template's or the model's family.
+
+    Raises:
+        UsageError: the dialect is invalid, or the model is of no known family.
+    """
+    is_embedded = options.model in {None, *EMBEDDED_NAMES}
+    dialect = options.dialect
+    if dialect is None and template is not None and template.family is not None:
+        dialect = template.family.dialect
+    dialect = dialect or default_dialect(options.model, is_embedded=is_embedded)
+    if dialect is None:
+        raise UsageError(
+            f"--model {options.model} is of no known model family. Choose a format with --dialect."
+        )
+    require_constraint(dialect, "off", ())
+    return dialect
 
 
 def _first_prompt(options: PromptOptions, settings: Settings) -> _Prompt:

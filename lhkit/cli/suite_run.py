@@ -156,7 +156,7 @@ class SuitePlanner:
         )
         resumption = execution.resume(plan, before, existing)
         invocation = begin_invocation(
-            resumption, execution.context, provenance, concurrency=self.workers
+            plan, resumption, execution.context, provenance, concurrency=self.workers
         )
         manifest = run_manifest(plan, before, provenance, chosen.selection, invocation)
         return PlannedSuite(

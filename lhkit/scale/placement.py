@@ -116,6 +116,6 @@ def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
             "out, or give a running server with --base-url."
         )
     if choice.is_embedded and "/" in (choice.name or ""):
-        served.require_constraint(choice.dialect, choice.constraint, choice.tools)
+        served.require_constraint(choice.known_dialect, choice.constraint, choice.tools)
     else:
         app.require_choice(choice)

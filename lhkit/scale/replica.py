@@ -173,6 +173,7 @@ class Replica:
                 base_url=options.base_url,
                 api_key=settings.api_key,
                 dialect=options.dialect,
+                chat_template=options.chat_template,
                 constraint=options.constraint,
                 tools=registry_of(toolset, scenario.world, scenario.locale).definitions,
             )
@@ -188,6 +189,7 @@ class Replica:
                     base_url=server.base_url,
                     model=plan.served_name,
                     dialect=options.dialect,
+                    chat_template=options.chat_template,
                     constraint=options.constraint,
                 )
                 model = await served.connect(endpoint)

@@ -63,7 +63,7 @@ def run_eval(tmp_path: Path, settings: Settings) -> Evaluate:
 def trained(folder: Path, says: str) -> Path:
     """Return a folder of weights, of a model that always says one thing."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "config.json").write_text('{"model_type": "gemma3_text"}', encoding="utf-8")
     (folder / "model.safetensors").write_text(says, encoding="utf-8")
     return folder
 
@@ -98,7 +98,7 @@ async def test_eval_runs_second_adapter_again(
         assert "weights hash" not in printed
     async with served(tmp_path / "tuned/model", settings) as server:
         assert await run_eval(server.base_url) == 1  # the first one's answers are still there
-    assert len(read_records(tmp_path / "runs/served-json")) == 2
+    assert len(read_records(tmp_path / "runs/served")) == 2
 
 
 async def test_eval_runs_overwritten_weights_again_after_server_restart(
@@ -109,7 +109,7 @@ async def test_eval_runs_overwritten_weights_again_after_server_restart(
         assert await run_eval(server.base_url) == 1
         trained(folder, "right")
         assert await run_eval(server.base_url) == 1  # what was loaded is what answers
-        assert len(read_records(tmp_path / "runs/served-json")) == 1
+        assert len(read_records(tmp_path / "runs/served")) == 1
     async with served(folder, settings) as server:
         assert await run_eval(server.base_url) == 0
 
@@ -138,7 +138,7 @@ async def test_eval_warns_if_server_does_not_report_weights(
     output = " ".join(capsys.readouterr().out.split())
     assert f"gemma ({server.base_url}) does not report" in output
     assert "give another --name, or serve with `lhkit serve --weights FOLDER`" in output
-    manifest = json.loads((tmp_path / "runs/served-json/manifest.json").read_bytes())
+    manifest = json.loads((tmp_path / "runs/served/manifest.json").read_bytes())
     remarks = [each["remarks"] for each in manifest["invocations"]]
     assert remarks[0] == []
     assert "does not report a weights hash" in remarks[1][0]

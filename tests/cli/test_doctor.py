@@ -186,4 +186,6 @@ async def test_doctor_advises_on_openai_without_server_parser(
     assert code == ExitCode.INFRASTRUCTURE
     faults = [line for line in text.splitlines() if line.startswith("✗")]
     assert faults
-    assert all("`lhkit serve MODEL --server-parser`, or give --dialect json" in f for f in faults)
+    assert all(
+        "`lhkit serve MODEL --server-parser`, or leave --dialect openai out" in f for f in faults
+    )

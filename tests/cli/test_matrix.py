@@ -73,7 +73,8 @@ def serve(
     async def opened(
         choice: app.ModelChoice, settings: Settings, **_: object
     ) -> AsyncIterator[ChatModel]:
-        reported = {"base_url": choice.base_url or "http://started:1", "dialect": choice.dialect}
+        dialect = choice.known_dialect or "openai"
+        reported = {"base_url": choice.base_url or "http://started:1", "dialect": dialect}
         identity = ModelIdentity(**reported | identify(choice, settings))
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
         end(choice, settings)
@@ -323,3 +324,22 @@ async def test_matrix_refuses_invalid_suite_before_running(
     with pytest.raises(UsageError, match=complaint):
         await bench.play(arms)
     assert not (bench.folder / "runs").exists()
+
+
+async def test_matrix_takes_dialect_of_each_family_and_warns_of_another(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve(monkeypatch, lambda choice, _: {"model": choice.name})
+    names = ("functiongemma-270m", "gemma-4-E2B-it")
+    rows = ", ".join(f'{{name = "{name}", base_url = "http://box:1"}}' for name in names)
+    await bench.play(f"[arms]\nmodels = [{rows}]")
+    assert "does not know the dialect" not in capsys.readouterr().out
+    for name, dialect in zip(names, ("functiongemma", "gemma4"), strict=True):
+        manifest = json.loads((bench.folder / f"runs/suite/{name}/manifest.json").read_bytes())
+        assert manifest["models"][0]["dialect"] == dialect
+    await bench.play(f'[arms]\nmodels = [{rows}]\ndialects = ["json"]')
+    printed = capsys.readouterr().out
+    for name in names:
+        assert (
+            f"{name}: Warning: none of 2 model messages contains a tool call. {name} is" in printed
+        )

@@ -209,8 +209,8 @@ def models(*names: str) -> Behaviour:
 
 @asynccontextmanager
 async def connected(server: "FakeVllm", **endpoint: Any) -> AsyncIterator[Any]:
-    """Connect a client to the server, without retries unless they are given."""
-    options = {"base_url": server.base_url, "retries": 0, **endpoint}
+    """Connect a client to the server, by default in `json` and without retries."""
+    options = {"base_url": server.base_url, "retries": 0, "dialect": "json", **endpoint}
     async with aclosing(await connect(Endpoint(**options))) as model:
         yield model
 

@@ -115,7 +115,7 @@ async def test_model_identity_contains_no_key(place: str) -> None:
         return web.json_response(named)
 
     async with FakeVllm(routes={place: names}) as server:
-        endpoint = lhkit.Endpoint(base_url=server.base_url, api_key=PLAIN)
+        endpoint = lhkit.Endpoint(base_url=server.base_url, api_key=PLAIN, dialect="json")
         model = await connect(endpoint)
         assert "canary" not in repr(model.identity)
         with pytest.raises(ModelError) as raised:

@@ -18,6 +18,7 @@ from lhkit.cli.frame.command import Options, command
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import (
     BaseUrl,
+    ChatTemplateFile,
     ConstraintOption,
     Database,
     Dialect,
@@ -48,7 +49,8 @@ class ChatOptions(Options):
 
     model: Model = None
     base_url: BaseUrl = None
-    dialect: Dialect = "json"
+    dialect: Dialect = None
+    chat_template: ChatTemplateFile = None
     constraint: ConstraintOption = "off"
     dtype: DtypeOption = None
     runtime: RuntimeOption = None
@@ -86,6 +88,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         base_url=base_url,
         api_key=settings.api_key,
         dialect=options.dialect,
+        chat_template=options.chat_template,
         constraint=options.constraint,
     )
     app.require_choice(choice, settings.runtime)  # before a file is created

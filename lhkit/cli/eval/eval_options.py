@@ -10,6 +10,7 @@ from lhkit.base.options import REPLY_TOKENS
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.options import (
     BASE_URL,
+    CHAT_TEMPLATE,
     CONSTRAINT,
     DIALECT,
     DTYPE,
@@ -40,6 +41,7 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
             help="Your own toolset: FILE.py:NAME, package.module:NAME or mcp:SERVER; needs PATHS.",
         ),
         "dialect": DIALECT,
+        "chat_template": CHAT_TEMPLATE,
         "constraint": CONSTRAINT,
         "dtype": DTYPE,
         "runtime": RUNTIME,

@@ -36,6 +36,7 @@ from lhkit.harness.running.stress import parse_stress
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
+from lhkit.models.families import default_dialect
 from lhkit.scale import Placement, Resources
 from lhkit.settings import Settings
 from lhkit.toolset import DEFAULT, label_of, load
@@ -234,7 +235,10 @@ def run_name(options: EvalOptions) -> str:
     """
     if options.name is None:
         model = options.model or ("served" if options.base_url else app.EMBEDDED)
-        parts = [model, options.dialect]
+        dialect = options.dialect or default_dialect(
+            options.model, is_embedded=not options.base_url
+        )
+        parts = [model, *([dialect] if dialect else [])]
         parts += [label_of(options.toolset)] if options.toolset != DEFAULT else []
         parts += [options.constraint] if options.constraint != "off" else []
         parts += [parse_stress(options.stress).label] if options.stress else []

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -204,9 +204,11 @@ def prepare_evaluation(
         base_url=base_url,
         api_key=settings.api_key,
         dialect=options.dialect,
+        chat_template=options.chat_template,
         constraint=options.constraint,
-        tools=_constrained_tools(options, toolset, chosen.scenarios),
     )
+    tools = _constrained_tools(options, choice.known_dialect, toolset, chosen.scenarios)
+    choice = replace(choice, tools=tools)
     if not is_scripted:
         require = app.require_choice if placement is None else scale.require_model
         require(choice, settings.runtime)
@@ -214,7 +216,7 @@ def prepare_evaluation(
 
 
 def _constrained_tools(
-    options: RunOptions, toolset: Toolset, scenarios: Iterable[Scenario]
+    options: RunOptions, dialect: str | None, toolset: Toolset, scenarios: Iterable[Scenario]
 ) -> tuple[ToolDefinition, ...]:
     """Return the tools of the first scenario, which decoding is constrained to.
 
@@ -229,7 +231,7 @@ def _constrained_tools(
         for scenario in first_by_locale.values()
     ]
     for definitions in tools or [()]:
-        require_constraint(options.dialect, options.constraint, definitions)
+        require_constraint(dialect, options.constraint, definitions)
     return tools[0] if tools else ()
 
 

@@ -31,9 +31,15 @@ Model = Annotated[
 ]
 DIALECT = typer.Option(
     help="Format of tool calls: json, pythonic, functiongemma, gemma4, or openai (the server "
-    "parses them)."
+    "parses them). Default: that of the model's family, for others openai."
 )
-Dialect = Annotated[str, DIALECT]
+Dialect = Annotated[str | None, DIALECT]
+CHAT_TEMPLATE = typer.Option(
+    metavar="FILE",
+    help="Chat template of the model, or its folder, to render the prompts of functiongemma "
+    "and gemma4. Default: the server's, where it has one, else lhkit's own rendering.",
+)
+ChatTemplateFile = Annotated[Path | None, CHAT_TEMPLATE]
 CONSTRAINT = typer.Option(
     "--constrain",
     metavar="MODE",

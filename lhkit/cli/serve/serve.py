@@ -19,6 +19,7 @@ from lhkit.cli.serve.serve_line import (
     ServeOptions,
     fitted_plan,
     folder_name,
+    print_dialect,
     print_dtype,
     print_embedded_line,
     print_left_out,
@@ -174,6 +175,7 @@ async def _create_server(
             compiled=options.compiled,
         )
     folder = await asyncio.to_thread(options.weights.resolve)
+    print_dialect(name, folder, settings, server_parser=options.server_parser)
     sha256 = await weights_sha256(folder, settings.cache_dir, report=reports.weights)
     plan = await fitted_plan(name, folder, options, settings, weights_sha256=sha256)
     return LocalServer(plan, report=reports.server)

@@ -19,7 +19,9 @@ from lhkit.base.locales import load_catalog
 from lhkit.cli.frame.command import Options
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import DtypeOption, RuntimeOption
+from lhkit.models.client.chat_template import folder_family
 from lhkit.models.client.identity import server_aliases, weights_alias
+from lhkit.models.families import family_of
 from lhkit.models.precision import ServedDtype, choose_precision
 from lhkit.models.runtimes import LLAMA_CPP
 from lhkit.models.serving import gguf_serving
@@ -113,6 +115,8 @@ async def run_serve_line(model: str, options: ServeOptions, settings: Settings) 
     command = serve_command(
         model, device, dtype=dtype, port=port, server_parser=options.server_parser
     )
+    folder = Path(model) if await asyncio.to_thread(Path(model).is_dir) else None
+    print_dialect(model, folder, settings, server_parser=options.server_parser)
     starts = ("vllm", "serve") if device == "gpu" else (sys.executable, *CPU_SERVER[1:])
     supported = await known_options(starts, settings.cache_dir)
     sha256 = None
@@ -210,6 +214,19 @@ def print_dtype(settings: Settings) -> None:
         return  # it is a property of the file
     precision, catalog = served_precision(settings.dtype), load_catalog(settings.locale)
     _print_note(precision.describe(catalog) if precision else catalog.text("dtype.device"))
+
+
+def print_dialect(
+    model: str, folder: Path | None, settings: Settings, *, server_parser: bool
+) -> None:
+    """Print the dialect in which other commands will use a model, unless one is given."""
+    family = (folder_family(folder) if folder else None) or family_of(model)
+    catalog = load_catalog(settings.locale)
+    if family is not None:
+        text = catalog.text("serve.dialect", family=family.name, dialect=family.dialect)
+        _print_note(text)
+    elif not server_parser:
+        _print_note(catalog.text("serve.unknown_family", model=model))
 
 
 def print_left_out(options: Sequence[str], settings: Settings) -> None:

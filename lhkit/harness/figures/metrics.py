@@ -39,6 +39,7 @@ from lhkit.harness.records.wall_clock import TimeBreakdown
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import DIFFICULTIES
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
+from lhkit.models.families import call_formats
 
 NO_CALL = ""
 """The name for "no call" in the confusion matrix."""
@@ -242,6 +243,22 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCalls:
+    """Model messages, and whether their tool calls were read. Counts of messages.
+
+    Attributes:
+        messages: all messages of the model.
+        with_calls: those with a call, complete or cut off.
+        unread: messages without one whose text looks like a call, by its format
+            (`families.call_formats`).
+    """
+
+    messages: int = 0
+    with_calls: int = 0
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The metrics of a run. `models` are all that answered, normally one.
 
@@ -251,7 +268,8 @@ class Summary:
     `by_tag` groups them by tags, `by_wording` those of `wordings.scenarios` by wording, from 1.
     `time_breakdown` is of the newest invocation, None if only records are known. `false_claims` are
     the flagged replies with their samples. `times` are durations by stage (`timings.times`).
-    `selection` is how the scenarios were selected, None for all of them.
+    `selection` is how the scenarios were selected, None for all of them. `read_calls` shows a wrong
+    dialect.
     """
 
     by_ac: tuple[Tally, ...]
@@ -269,6 +287,7 @@ class Summary:
     time_breakdown: TimeBreakdown | None = None
     false_claims: tuple[tuple[SampleId, FalseClaim], ...] = ()
     selection: ScenarioSelection | None = None
+    read_calls: ReadCalls = field(default_factory=ReadCalls)
 
     @property
     def by_difficulty(self) -> tuple[Tally, ...]:
@@ -298,6 +317,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
         total=total,
         tokens=tokens(requests),
         models=_models(requests),
+        read_calls=count_read_calls(requests),
         confirm=confirm_score(samples),
         flips=flips(samples),
         times=times(samples),
@@ -307,6 +327,27 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
             for claim in record.judgement.false_claims
         ),
     )
+
+
+def count_read_calls(requests: Iterable[ModelCallRecord]) -> ReadCalls:
+    """Count the messages with calls, and those with text like a call that was not read."""
+    messages = with_calls = 0
+    unread: Counter[str] = Counter()
+    for response in (request.response for request in requests):
+        messages += 1
+        if response.calls or response.fragment:
+            with_calls += 1
+        else:
+            unread.update(call_formats(response.raw_text or response.text))
+    return ReadCalls(messages=messages, with_calls=with_calls, unread=dict(unread))
+
+
+def dialect_use(
+    records: Iterable[SampleRecord],
+) -> tuple[tuple[ModelIdentity, ...], ReadCalls]:
+    """Return the models that answered, with their dialects, and how their calls were read."""
+    requests = [request for record in records for request in record.evidence.requests]
+    return _models(requests), count_read_calls(requests)
 
 
 def tally(name: str, records: Sequence[SampleRecord]) -> Tally:

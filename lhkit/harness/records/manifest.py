@@ -196,9 +196,14 @@ def versions() -> dict[str, str]:
     }
 
 
-_IDENTITY = ("model", "weights", "server", "dtype", "dialect", "constraint", "stress")
+_IDENTITY = (
+    *("model", "weights", "server", "dtype", "dialect", "template_sha256", "constraint"),
+    "stress",
+)
 _SAMPLING = ("max_tokens", "temperature", "seed")
-_HASHED = frozenset({"prompt", "tools", "rendering", "texts", "context", "scenario", "code"})
+_HASHED = frozenset(
+    {"prompt", "tools", "rendering", "texts", "context", "scenario", "code", "template_sha256"}
+)
 _HASH_CHARS = 12
 
 
@@ -207,7 +212,8 @@ class Change:
     """One difference between the configurations of two runs.
 
     Attributes:
-        what: model, weights, server, dtype, dialect, constraint, stress, sampling, prompt, tools,
+        what: model, weights, server, dtype, dialect, template_sha256 (of the chat template),
+            constraint, stress, sampling, prompt, tools,
             tools_order, rendering (the request format of a dialect), texts (the dispatcher's error
             messages), assistant (its limits), context, user, code (of the tools), lhkit or
             scenario.

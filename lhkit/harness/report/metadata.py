@@ -20,6 +20,7 @@ def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[st
     lines = (
         *(("model", _model(model)) for model in summary.models),
         *(("dialect", model.dialect) for model in summary.models),
+        *(("template", model.template_sha256) for model in summary.models),
         *(("constraint", model.constraint) for model in summary.models),
         ("sampling", " · ".join(map(_pairs, manifest.sampling))),
         ("scenarios", _scenarios(run)),

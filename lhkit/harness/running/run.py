@@ -56,6 +56,7 @@ from lhkit.harness.scenarios.assignment import FEW, load_solver
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
+from lhkit.models.families import UNFIT, unfit_values
 from lhkit.toolset import ToolsetSource, load_toolset
 
 FIRST_PAUSE_S = 1.0
@@ -317,17 +318,24 @@ def new_execution(
     )
 
 
-def _remarks(resumption: Resumption) -> list[str]:
-    """Return sentences about what could not be verified, for the manifest."""
+def _remarks(plan: Plan, resumption: Resumption) -> list[str]:
+    """Return sentences about what is doubtful or could not be verified, for the manifest."""
     catalog, models = load_catalog("en"), ", ".join(resumption.unverified)
     remarks = [catalog.text("eval.unsure", models=models)] if models else []
     if resumption.is_code_unknown:
         remarks.append(catalog.text("eval.unknown_code", count=resumption.kept))
-    return remarks
+    identities = dict.fromkeys(planned.identity for planned in plan.scenarios)
+    unfit = filter(None, map(unfit_values, identities))
+    return [*remarks, *(catalog.text(UNFIT, **values) for values in unfit)]
 
 
 def begin_invocation(
-    resumption: Resumption, context: SampleContext, provenance: Provenance, *, concurrency: int
+    plan: Plan,
+    resumption: Resumption,
+    context: SampleContext,
+    provenance: Provenance,
+    *,
+    concurrency: int,
 ) -> Invocation:
     """Return the invocation of a run that starts now."""
     return Invocation(
@@ -335,7 +343,7 @@ def begin_invocation(
         concurrency=concurrency,
         kept=resumption.kept,
         changes=[asdict(change) for change in resumption.changes],
-        remarks=_remarks(resumption),
+        remarks=_remarks(plan, resumption),
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
     )
@@ -385,7 +393,9 @@ async def _run_plan(
     def pending() -> Iterator[PlannedSample]:
         return (sample for sample in plan.samples() if sample.sample_id not in kept)
 
-    started = begin_invocation(resumption, execution.context, provenance, concurrency=concurrency)
+    started = begin_invocation(
+        plan, resumption, execution.context, provenance, concurrency=concurrency
+    )
 
     def store_manifest(invocation: Invocation) -> Manifest:
         manifest = run_manifest(plan, before, provenance, selection, invocation)

@@ -4,6 +4,7 @@ A value and its limits, nothing else: light enough for the help of a command.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -25,7 +26,7 @@ MAX_TOKENS = 1_000_000
 class RunOptions(ScenarioFilter):
     """What is run, under which conditions, and what is stored.
 
-    The first seven say how to open the model and the toolset; `replay`, which is given both, reads
+    The first eight say how to open the model and the toolset; `replay`, which is given both, reads
     the rest.
     """
 
@@ -35,8 +36,10 @@ class RunOptions(ScenarioFilter):
     """The address of a running server."""
     toolset: str = DEFAULT_TOOLSET
     """The reference of the toolset."""
-    dialect: str = "json"
-    """The format of tool calls."""
+    dialect: str | None = None
+    """The format of tool calls; None for that of the model's family."""
+    chat_template: Path | None = None
+    """File or folder of the model's chat template."""
     constraint: Constraint = "off"
     """How decoding is constrained."""
     dtype: Dtype | None = None

@@ -145,7 +145,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         parts = (
             served.name or served.base_url or "served",
             runtime or "",
-            dialect,
+            dialect or "",
             constraint,
             prompt,
             stress,

@@ -21,8 +21,8 @@ from lhkit.base.text import (
     points,
     seconds,
 )
-from lhkit.conversation.responses import ModelIdentity
-from lhkit.harness.figures.metrics import Summary, Tally
+from lhkit.conversation.responses import WEIGHTS_CHARS, ModelIdentity
+from lhkit.harness.figures.metrics import ReadCalls, Summary, Tally
 from lhkit.harness.figures.pairs import Arm, Comparison, Divergence, Ratio
 from lhkit.harness.figures.rates import ALPHA, Interval, Share
 from lhkit.harness.figures.timings import Latency
@@ -32,6 +32,7 @@ from lhkit.harness.records.wall_clock import TimeBreakdown
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring import claim_card
+from lhkit.models.families import UNFIT, unfit_values
 
 if TYPE_CHECKING:
     from lhkit.toolset import Criteria
@@ -194,6 +195,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     yield text("table.invalid_line", count=total.invalid)
     for model in summary.models:
         yield text("table.model_line", identity=_identity(model, catalog))
+    yield from dialect_lines(summary.models, summary.read_calls, catalog)
     for severity, codes in (("attempted", total.attempted), ("escaped", total.escaped)):
         counts = ", ".join(f"{code} {count}" for code, count in codes.items())
         yield text(f"table.{severity}_line", codes=counts or text("table.none"))
@@ -222,6 +224,26 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     yield from _repeat_notes(summary, catalog)
     yield from _wording_notes(summary, catalog)
     yield from _time_notes(summary, catalog)
+
+
+def dialect_lines(
+    models: Sequence[ModelIdentity], read: ReadCalls, catalog: Catalog
+) -> Iterator[str]:
+    """Yield what shows that calls were asked for, or read, in a dialect the model does not know."""
+    for values in filter(None, map(unfit_values, models)):
+        is_without = bool(read.messages) and not read.with_calls
+        key = "dialect.no_calls" if is_without else UNFIT
+        yield catalog.text(key, **values, messages=read.messages)
+    names = {model.dialect for model in models}
+    for name, count in read.unread.items():
+        if names - {name, ""}:
+            yield catalog.text(
+                "dialect.unread",
+                count=count,
+                messages=read.messages,
+                format=name,
+                dialect=", ".join(sorted(names - {name, ""})),
+            )
 
 
 def _score_notes(total: Tally, catalog: Catalog) -> Iterator[str]:
@@ -316,8 +338,12 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
         dialect=identity.dialect or catalog.text("table.none"),
         constraint=identity.constraint,
     )
-    stress = catalog.text("table.stress", stress=identity.stress) if identity.stress else ""
-    parts = (identity.title, identity.server, identity.dtype, identity.base_url, dialect, stress)
+    template, stress = identity.template_sha256, identity.stress
+    parts = (
+        *(identity.title, identity.server, identity.dtype, identity.base_url, dialect),
+        catalog.text("table.template", sha256=template[:WEIGHTS_CHARS]) if template else "",
+        catalog.text("table.stress", stress=stress) if stress else "",
+    )
     return ", ".join(part for part in parts if part)
 
 

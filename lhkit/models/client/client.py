@@ -1,17 +1,22 @@
 """Base class of the HTTP clients: identity, connection and streaming."""
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from lhkit.base.errors import RequestRefusedError, ServerFailedError, StreamBrokenError, UsageError
 from lhkit.conversation.responses import ModelEvent, ModelIdentity
 from lhkit.models.base import ModelRequest, prefill
+from lhkit.models.client.chat_template import ChatTemplate
 from lhkit.models.client.errors import translate_errors
 from lhkit.models.client.response import ResponseReader
 from lhkit.models.client.transport import Connection
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.turns import BOS
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +41,14 @@ class Exchange:
 class HttpModel(ABC):
     """A served model; close it with `aclose`. Safe for concurrent conversations."""
 
-    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
+    def __init__(
+        self,
+        identity: ModelIdentity,
+        connection: Connection,
+        template: ChatTemplate | None = None,
+    ) -> None:
         self._identity = identity
+        self._template = template
         self._connection = connection
         self._noted: set[str] = set()  # notes of answers that are in the log
 
@@ -46,13 +57,30 @@ class HttpModel(ABC):
         """Model name, server version, address and dialect."""
         return self._identity
 
+    async def _rendered(self, request: ModelRequest) -> str | None:
+        """Return the prompt of the model's chat template; None without one.
+
+        Raises:
+            UsageError: the template refuses the request.
+        """
+        if self._template is None:
+            return None
+        return await asyncio.to_thread(
+            self._template.encode,
+            self._identity.dialect,
+            request.messages,
+            request.tools,
+            request.instructions,
+        )
+
     @abstractmethod
     async def _exchange(self, request: ModelRequest) -> Exchange:
         """Build the HTTP request for a model request.
 
         Raises:
             ModelError: as `stream`.
-            UsageError: the constraint is not available for these tools.
+            UsageError: the constraint is not available for these tools, or the chat template
+                refuses the request.
         """
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -75,6 +103,54 @@ class HttpModel(ABC):
             self._noted.add(note)
             _log.warning(_NOTES[note], self._connection.address)
         yield finished
+
+    async def prompt_of_server(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+    ) -> str | None:
+        """Return the prompt that the server renders of chat messages with its own template.
+
+        llama.cpp has `/apply-template`, vLLM `/tokenize` with messages.
+
+        Args:
+            messages: chat messages in OpenAI's format.
+            tools: function definitions in OpenAI's format.
+
+        Returns:
+            None if the server has no such path, or refuses the messages.
+
+        Raises:
+            ModelError: the server does not answer.
+        """
+        body: dict[str, Any] = {"messages": messages, "add_generation_prompt": True}
+        body |= {"tools": tools} if tools else {}
+        with suppress(RequestRefusedError, ServerFailedError, StreamBrokenError):
+            prompt = (await self._connection.post("/apply-template", body)).get("prompt")
+            if isinstance(prompt, str):  # its tokenizer adds the token, which it cuts off here
+                return prompt if prompt.startswith(BOS) else BOS + prompt
+        model = {"model": self._identity.model}
+        with suppress(RequestRefusedError, ServerFailedError, StreamBrokenError):
+            tokens = (await self._connection.post("/tokenize", {**model, **body})).get("tokens")
+            if isinstance(tokens, list):
+                text = await self._connection.post("/detokenize", {**model, "tokens": tokens})
+                if isinstance(prompt := text.get("prompt"), str):
+                    return prompt
+        return None
+
+    async def rendered_prompt(self, request: ModelRequest) -> str:
+        """Return the prompt as it is sent, in the dialect or by the model's chat template.
+
+        Raises:
+            UsageError: the server renders the prompt, or the template refuses the request.
+        """
+        if self._identity.dialect not in DIALECTS:
+            raise UsageError(
+                "With the dialect openai the server renders the prompt. Give another --dialect."
+            )
+        rendered = await self._rendered(request)
+        dialect = DIALECTS[self._identity.dialect]
+        if rendered is not None:
+            return rendered
+        return dialect.encode(request.messages, request.tools, request.instructions)
 
     async def warm(self, request: ModelRequest) -> None:
         """Process a prompt in advance (see `SupportsWarmUp`).

@@ -338,7 +338,7 @@ _HTTP_ERRORS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str
         lambda _, text: _NO_PARSER.search(text) is not None,
         RequestRefusedError,
         "the server does not parse calls",
-        "start it as `lhkit serve MODEL --server-parser`, or give --dialect json",
+        "start it as `lhkit serve MODEL --server-parser`, or leave --dialect openai out",
     ),
     (
         lambda *_: True,

@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
+
+import yarl
 
 from lhkit.base.errors import (
     ModelError,
@@ -34,6 +36,7 @@ BUILD_ALIAS = "lhkit-build-"
 
 _WEIGHTS_ALIAS = "lhkit-weights-sha256-"
 _DTYPE_ALIAS = "lhkit-dtype-"
+_LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHOWN_MODELS = 20
 _GEMINI_PREFIX = "models/"
 """Optional prefix of model names on Gemini's servers."""
@@ -69,11 +72,28 @@ def parse_dtype_alias(served_name: str) -> str:
     return value if value != served_name and value in DTYPES else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerDetails:
+    """What a server reports that is not part of its identity.
+
+    Attributes:
+        parent: the base model of a served adapter.
+        folder: the folder of the weights, if the server runs on this machine.
+        chat_template: the text of its chat template.
+    """
+
+    parent: str = ""
+    folder: Path | None = None
+    chat_template: str = ""
+
+
 @asynccontextmanager
 async def connecting(
     endpoint: Endpoint, clock: Clock | None = None
-) -> AsyncIterator[tuple[Connection, ModelIdentity]]:
-    """Yield a new connection and the server's identity.
+) -> AsyncIterator[tuple[Connection, ModelIdentity, ServerDetails]]:
+    """Yield a new connection, the server's identity and its details.
+
+    Without `endpoint.dialect`, the dialect of the identity is empty.
 
     The connection is closed only if the block fails. Without `endpoint.model`, the only served
     model is taken. With it, a server need not list its models. Nothing is retried here: a wrong
@@ -87,13 +107,15 @@ async def connecting(
     require_address(endpoint.root)
     connection = Connection(endpoint, open_session(endpoint), clock)
     try:
-        yield connection, await _identify(endpoint, connection)
+        yield connection, *await _identify(endpoint, connection)
     except BaseException:
         await connection.aclose()
         raise
 
 
-async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
+async def _identify(
+    endpoint: Endpoint, connection: Connection
+) -> tuple[ModelIdentity, ServerDetails]:
     try:
         served = await _list_models(connection)
     except ModelError as error:
@@ -119,16 +141,25 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
     server, build = software.name, served[listed].build
     if build and server.startswith(LLAMA_CPP):
         server = f"{server.removesuffix(_UNKNOWN_BUILD).strip()} {build}"
-    return ModelIdentity(
+    entry = served[listed]
+    base = served.get(entry.parent, entry)
+    is_local = yarl.URL(endpoint.root).host in _LOCAL_HOSTS and PurePath(base.root).is_absolute()
+    details = ServerDetails(
+        parent=entry.parent,
+        folder=Path(base.root) if is_local else None,
+        chat_template=software.chat_template,
+    )
+    identity = ModelIdentity(
         model=model,
         server=server,
         base_url=endpoint.root,
-        dialect=endpoint.dialect,
+        dialect=endpoint.dialect or "",
         constraint=endpoint.constraint,
-        weights=weights_name(served[listed].root or software.file, model),
-        weights_sha256=served[listed].weights_sha256,
-        dtype=served[listed].dtype or software.quantisation,
+        weights=weights_name(entry.root or software.file, model),
+        weights_sha256=entry.weights_sha256,
+        dtype=entry.dtype or software.quantisation,
     )
+    return identity, details
 
 
 def _find_name(model: str, names: Sequence[str]) -> str | None:
@@ -171,10 +202,11 @@ def weights_name(root: str, model: str) -> str:
 class _ServedModel:
     """What a server reports for one name; a field is empty if unknown.
 
-    `build` is the build of llama.cpp, if lhkit started it.
+    `build` is the build of llama.cpp, if lhkit started it; `parent` the base of an adapter.
     """
 
     root: str = ""
+    parent: str = ""
     weights_sha256: str = ""
     dtype: str = ""
     build: str = ""
@@ -194,6 +226,7 @@ async def _list_models(connection: Connection) -> dict[str, _ServedModel]:
     if not isinstance(entries, list) or not all(map(_entry_name, entries)):
         raise unexpected_answer(connection.address, f"no list of models at /v1/models: {payload}")
     entries = [entry if isinstance(entry, dict) else {"id": entry} for entry in entries]
+    parents = {_entry_name(entry): str(entry.get("parent") or "") for entry in entries}
     roots = {
         str(name): str(entry.get("root") or "")
         for entry in entries
@@ -204,7 +237,13 @@ async def _list_models(connection: Connection) -> dict[str, _ServedModel]:
     builds = [name for name in roots if name.startswith(BUILD_ALIAS)]
     build = builds[0].removeprefix(BUILD_ALIAS) if builds else ""
     return {
-        name: _ServedModel(root=root, weights_sha256=hashes.get(root, ""), dtype=dtype, build=build)
+        name: _ServedModel(
+            root=root,
+            parent=parents.get(name, ""),
+            weights_sha256=hashes.get(root, ""),
+            dtype=dtype,
+            build=build,
+        )
         for name, root in roots.items()
         if not (parse_weights_alias(name) or parse_dtype_alias(name) or name in builds)
     }
@@ -219,11 +258,12 @@ def _entry_name(entry: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Software:
-    """Name and version of a server; for llama.cpp also the file and its quantisation."""
+    """Name and version of a server; for llama.cpp also the file, quantisation and template."""
 
     name: str
     file: str = ""
     quantisation: str = ""
+    chat_template: str = ""
 
 
 async def _read_software(connection: Connection) -> _Software:
@@ -238,5 +278,6 @@ async def _read_software(connection: Connection) -> _Software:
             name=f"{LLAMA_CPP} {props['build_info']}",
             file=PurePath(str(props.get("model_path") or "")).name,
             quantisation=str(props.get("model_ftype") or ""),
+            chat_template=str(props.get("chat_template") or ""),
         )
     return _Software(name="unknown server")

@@ -11,6 +11,7 @@ from typing import Any
 from lhkit.base.errors import UsageError
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.models.base import ModelRequest
+from lhkit.models.client.chat_template import ChatTemplate
 from lhkit.models.client.client import Exchange, HttpModel
 from lhkit.models.client.errors import unexpected_answer
 from lhkit.models.client.identity import LLAMA_CPP
@@ -78,18 +79,24 @@ class LlamaCppHttp(HttpModel):
     Safe for concurrent conversations. The texts of the dialect's stop tokens are requested once.
     """
 
-    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
+    def __init__(
+        self,
+        identity: ModelIdentity,
+        connection: Connection,
+        template: ChatTemplate | None = None,
+    ) -> None:
         if identity.constraint != "off":
             raise UsageError(
                 f"Invalid constraint {identity.constraint!r}: lhkit does not constrain decoding "
                 "on llama.cpp. Give --constrain off."
             )
-        super().__init__(identity, connection)
+        super().__init__(identity, connection, template)
         self._dialect = DIALECTS[identity.dialect]
         self._stops: tuple[str, ...] | None = None
 
     async def _exchange(self, request: ModelRequest) -> Exchange:
-        prompt: str = completion_body(request, self._identity)["prompt"]
+        rendered = await self._rendered(request)
+        prompt: str = completion_body(request, self._identity, rendered)["prompt"]
         tokenize_body = {"content": prompt, "add_special": False, "parse_special": True}
         prompt_ids = integers(await self._connection.post("/tokenize", tokenize_body), "tokens")
         reader = _Reader(

@@ -44,8 +44,15 @@ def request_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, An
     return {}
 
 
-def completion_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
+def completion_body(
+    request: ModelRequest, identity: ModelIdentity, prompt: str | None = None
+) -> dict[str, Any]:
     """Return the body for `/v1/completions`, with a prompt in the dialect.
+
+    Args:
+        request: the request.
+        identity: the model, with the dialect.
+        prompt: the prompt as the model's chat template renders it; by default the dialect's.
 
     Raises:
         UsageError: the constraint is not available for these tools.
@@ -53,7 +60,9 @@ def completion_body(request: ModelRequest, identity: ModelIdentity) -> dict[str,
     dialect = DIALECTS[identity.dialect]
     return {
         "model": identity.model,
-        "prompt": dialect.encode(request.messages, request.tools, request.instructions),
+        "prompt": dialect.encode(request.messages, request.tools, request.instructions)
+        if prompt is None
+        else prompt,
         "add_special_tokens": False,  # the prompt has its own <bos>, exactly one
         "skip_special_tokens": False,  # a leaked token must be visible
         "stop_token_ids": list(dialect.stop_token_ids),

@@ -369,7 +369,7 @@ class ResponseReader:
                 raise ServerFailedError(
                     "the server's tokenizer does not know the control tokens of this dialect, so "
                     "that the model cannot read the prompt: serve a Gemma with its own tokenizer, "
-                    "or choose --dialect openai"
+                    "leave --dialect out to take that of the model's family, or choose openai"
                 )
 
     def _read_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:

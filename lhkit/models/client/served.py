@@ -1,25 +1,49 @@
 """Connect to a served model with the client that fits its dialect and server."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 
-from lhkit.base.errors import UsageError
+from lhkit.base.errors import MissingPackageError, ModelError, UsageError
 from lhkit.base.notices import NOTICE
 from lhkit.conversation.responses import ModelIdentity
-from lhkit.models.client.identity import connecting
+from lhkit.models.client.call_probe import PROBE_MESSAGES, PROBE_TOOLS, probe_calls
+from lhkit.models.client.chat_template import (
+    ChatTemplate,
+    folder_family,
+    folder_template,
+    is_native,
+    read_chat_template,
+    require_jinja,
+)
+from lhkit.models.client.identity import ServerDetails, connecting
 from lhkit.models.client.llama_cpp import LlamaCppHttp, is_llama_cpp
 from lhkit.models.client.openai_chat import OpenAiHttp
 from lhkit.models.client.request import OPENAI
-from lhkit.models.client.transport import Clock, Endpoint
+from lhkit.models.client.server_rendering import probe_rendering
+from lhkit.models.client.transport import Clock, Connection, Endpoint
 from lhkit.models.client.vllm import VllmHttp, always_adds_bos
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import ToolSpec
+from lhkit.models.families import (
+    GEMMA_TURN,
+    UNFIT,
+    family_of,
+    identity_family,
+    template_family,
+    unfit_values,
+)
 
 _log = logging.getLogger(__name__)
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """The values of `--dialect`."""
+_KNOWN_DIALECTS = ", ".join(sorted(DIALECT_NAMES))
+
 
 MAX_NUM_SEQS = 16
 """The batch size of a vLLM that lhkit starts on a CPU."""
@@ -33,27 +57,138 @@ async def connect(
 ) -> VllmHttp | LlamaCppHttp | OpenAiHttp:
     """Identify a server and return a model that uses it in the endpoint's dialect.
 
+    Without one it is the dialect of the model's family, by name or chat template. For any other
+    model the server is asked for a call: if it parses one, the dialect is `openai`. A dialect that
+    the family does not know is used, and a warning is logged.
+
     Args:
         endpoint: where the model is served; a string is its address, with defaults for the rest.
         clock: clock, sleep and random numbers; by default the real ones.
 
     Raises:
-        UsageError: the dialect, the address or the constraint is invalid.
+        UsageError: the dialect, the address or the constraint is invalid, or no dialect is given
+            for an unknown model whose server does not parse calls.
         UnknownModelError: the server does not serve that model.
         ModelError: the server does not answer, or refuses.
     """
     endpoint = Endpoint(base_url=endpoint) if isinstance(endpoint, str) else endpoint
-    _require_dialect(endpoint.dialect)
+    if endpoint.dialect is not None:
+        _require_dialect(endpoint.dialect)
     if endpoint.dialect == OPENAI:
         _require_chat_constraint(endpoint.constraint)
-    async with connecting(endpoint, clock) as (connection, identity):
-        if endpoint.dialect == OPENAI:
+    today = (clock or Clock()).today()
+    template = _read_template(endpoint, today)
+    async with connecting(endpoint, clock) as (connection, found, details):
+        dialect = endpoint.dialect
+        if dialect is None and template is not None and template.family is not None:
+            dialect = template.family.dialect
+        dialect = dialect or await _choose_dialect(found, details, connection)
+        if template is None:
+            template = await asyncio.to_thread(served_template, dialect, details, found, today)
+        else:
+            await asyncio.to_thread(_probe_template, template, dialect)
+        sha256 = template.sha256 if template else ""
+        identity = replace(found, dialect=dialect, template_sha256=sha256)
+        _warn_if_unfit(identity)
+        if identity.dialect == OPENAI:
+            _require_chat_constraint(endpoint.constraint)
             return OpenAiHttp(identity, connection)
         if is_llama_cpp(identity):
-            return LlamaCppHttp(identity, connection)
+            return LlamaCppHttp(identity, connection, template)
         is_vllm = identity.server.startswith("vllm ")
         adds_bos = not is_vllm and await always_adds_bos(connection, identity.model)
-        return VllmHttp(identity, connection, adds_bos=adds_bos)
+        model = VllmHttp(identity, connection, template, adds_bos=adds_bos)
+        if is_vllm and template is None and is_native(identity.dialect):
+            await _warn_if_rendered_otherwise(model)
+        return model
+
+
+async def _warn_if_rendered_otherwise(model: VllmHttp) -> None:
+    """Log that the server's own chat template renders a first request differently from lhkit.
+
+    vLLM does not give its template away, but shows what it renders.
+    """
+    with suppress(ModelError):  # the first request will report the fault
+        places = await probe_rendering(model)
+        if places:
+            values = {"address": model.identity.base_url, "count": len(places)}
+            text = "%(address)s renders a first request differently in %(count)s places"
+            _log.warning(text, values, extra={NOTICE: ("dialect.rendering_differs", values)})
+
+
+async def _choose_dialect(
+    identity: ModelIdentity, details: ServerDetails, connection: Connection
+) -> str:
+    """Return the dialect of a model's family; `openai` for another model whose calls are parsed.
+
+    Raises:
+        UsageError: the model is of no known family, and the server does not parse calls.
+    """
+    family = (
+        template_family(details.chat_template)
+        or (folder_family(details.folder) if details.folder else None)
+        or identity_family(identity)
+        or family_of(details.parent)
+    )
+    if family is not None:
+        return family.dialect
+    if GEMMA_TURN in details.chat_template:  # of Gemma, without a tool format of its own
+        return "json"
+    probe = await probe_calls(identity, connection)
+    if probe.is_parsing:
+        return OPENAI
+    raise UsageError(
+        f"{identity.model} is of no known model family, and {identity.base_url} does not parse "
+        f"tool calls ({probe.reason}). Start the server with its parser for tool calls, or choose "
+        f"a format with --dialect: {_KNOWN_DIALECTS}."
+    )
+
+
+def _read_template(endpoint: Endpoint, today: datetime) -> ChatTemplate | None:
+    path = endpoint.chat_template
+    return None if path is None else read_chat_template(path, today)
+
+
+def _probe_template(template: ChatTemplate, dialect: str) -> None:
+    """Render a conversation with a call.
+
+    Raises:
+        UsageError: the template cannot render it, or is for no such dialect.
+    """
+    template.encode(dialect, PROBE_MESSAGES, PROBE_TOOLS, "Be brief.")
+
+
+def served_template(
+    dialect: str, details: ServerDetails, identity: ModelIdentity, today: datetime
+) -> ChatTemplate | None:
+    """Return the chat template that a server reports, or that is in its folder on this machine.
+
+    One that has not the native format of the dialect renders no prompts. One that cannot render a
+    conversation with a call does not either, which is logged.
+    """
+    text, source = details.chat_template, identity.base_url
+    if not text and details.folder is not None:
+        text, source = folder_template(details.folder), str(details.folder)
+    family = template_family(text)
+    if family is None or family.dialect != dialect:
+        return None
+    template = ChatTemplate(text=text, source=source, now=today)
+    try:
+        require_jinja()
+        _probe_template(template, dialect)
+    except (UsageError, MissingPackageError) as error:
+        values = {"source": source, "reason": str(error), "dialect": dialect}
+        text = "the chat template of %(source)s is not used: %(reason)s"
+        _log.warning(text, values, extra={NOTICE: ("dialect.template_unused", values)})
+        return None
+    return template
+
+
+def _warn_if_unfit(identity: ModelIdentity) -> None:
+    """Log that a model does not know the dialect that was chosen for it."""
+    if values := unfit_values(identity):
+        text = "%(model)s is a %(family)s, whose dialect is %(fitting)s and not %(dialect)s"
+        _log.warning(text, values, extra={NOTICE: (UNFIT, values)})
 
 
 def default_concurrency(identity: ModelIdentity) -> int:
@@ -65,12 +200,18 @@ def default_concurrency(identity: ModelIdentity) -> int:
     return MAX_NUM_SEQS if identity.server.startswith("vllm ") else UNKNOWN_CONCURRENCY
 
 
-def require_constraint(dialect: str, constraint: Constraint, tools: Sequence[ToolSpec]) -> None:
+def require_constraint(
+    dialect: str | None, constraint: Constraint, tools: Sequence[ToolSpec]
+) -> None:
     """Check that a dialect supports a constraint for these tools; log those that it leaves out.
+
+    A dialect that only the server knows (None) is checked once it is known.
 
     Raises:
         UsageError: the dialect is invalid, or does not support the constraint, or any tool with it.
     """
+    if dialect is None:
+        return
     _require_dialect(dialect)
     if dialect == OPENAI:
         _require_chat_constraint(constraint)
@@ -91,8 +232,7 @@ def unconstrained(dialect: str, constraint: str, tools: Sequence[ToolSpec]) -> l
 
 def _require_dialect(dialect: str) -> None:
     if dialect not in DIALECT_NAMES:
-        known = ", ".join(sorted(DIALECT_NAMES))
-        raise UsageError(f"Invalid dialect {dialect!r}: choose one of {known}.")
+        raise UsageError(f"Invalid dialect {dialect!r}: choose one of {_KNOWN_DIALECTS}.")
 
 
 def _require_chat_constraint(constraint: Constraint) -> None:

@@ -20,6 +20,8 @@ from collections.abc import (
 )
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yarl
@@ -76,7 +78,10 @@ class Endpoint:
         base_url: address of the server, with or without `/v1`.
         model: served name; None takes the only served model.
         api_key: sent as a bearer token.
-        dialect: how prompts are rendered and calls parsed.
+        dialect: how prompts are rendered and calls parsed; None takes that of the model's family,
+            of an unknown model `openai` if the server parses calls.
+        chat_template: file or folder of the model's chat template, which renders the prompts of a
+            native dialect; None takes the server's, where it has one, else lhkit's own rendering.
         constraint: whether decoding is constrained to valid calls.
         idle_timeout_s: longest time in a stream without a part of the answer; what only keeps the
             connection alive does not count. Also the longest time until the headers, and of an
@@ -87,7 +92,8 @@ class Endpoint:
     base_url: str
     model: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    dialect: str = "json"
+    dialect: str | None = None
+    chat_template: Path | None = None
     constraint: Constraint = "off"
     idle_timeout_s: float = _IDLE_TIMEOUT_S
     retries: int = 2
@@ -102,10 +108,15 @@ class Endpoint:
         return self.base_url.rstrip("/").removesuffix("/v1")
 
 
+def _today() -> datetime:
+    return datetime(*time.localtime()[:3])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Time, sleep and random numbers, which tests replace."""
+    """Time, sleep and random numbers, which tests replace; `today` is for chat templates."""
 
+    today: Callable[[], datetime] = _today
     now: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     rng: random.Random = field(default_factory=random.SystemRandom)

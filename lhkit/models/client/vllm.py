@@ -8,6 +8,7 @@ are kept of every response.
 from lhkit.base.errors import ModelError
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.models.base import ModelRequest
+from lhkit.models.client.chat_template import ChatTemplate
 from lhkit.models.client.client import Exchange, HttpModel
 from lhkit.models.client.errors import unexpected_answer
 from lhkit.models.client.request import completion_body
@@ -41,9 +42,14 @@ class VllmHttp(HttpModel):
     """
 
     def __init__(
-        self, identity: ModelIdentity, connection: Connection, *, adds_bos: bool = False
+        self,
+        identity: ModelIdentity,
+        connection: Connection,
+        template: ChatTemplate | None = None,
+        *,
+        adds_bos: bool = False,
     ) -> None:
-        super().__init__(identity, connection)
+        super().__init__(identity, connection, template)
         self._dialect = DIALECTS[identity.dialect]
         self._adds_bos = adds_bos
 
@@ -60,7 +66,7 @@ class VllmHttp(HttpModel):
         return prompt
 
     async def _exchange(self, request: ModelRequest) -> Exchange:
-        body = completion_body(request, self._identity)
+        body = completion_body(request, self._identity, await self._rendered(request))
         prompt: str = body["prompt"]
         if self._adds_bos:
             body["prompt"] = prompt.removeprefix(BOS)

@@ -10,6 +10,7 @@ from pathlib import Path
 from lhkit.base.errors import UsageError
 from lhkit.base.files import installed_version
 from lhkit.conversation.responses import ModelIdentity
+from lhkit.models.client.chat_template import folder_family
 from lhkit.models.client.identity import weights_name
 from lhkit.models.decoding import Constraint
 from lhkit.models.families import parser_args
@@ -74,11 +75,16 @@ def serving_plan(
         port=port,
         enforce_eager=not compiled,
         env={"VLLM_CACHE_ROOT": str(cache_dir / "vllm")} if compiled else {},
-        extra_args=parser_args(EMBEDDED) if server_parser else (),
+        extra_args=_parser_args(name, weights) if server_parser else (),
         weights_sha256=weights_sha256,
         dtype=dtype,
     )
     return replace(plan, **GPU) if is_for_gpu() else plan
+
+
+def _parser_args(name: str, weights: Path) -> tuple[str, ...]:
+    family = folder_family(weights)
+    return parser_args(name) if family is None else family.parser_args
 
 
 def is_for_gpu() -> bool:

@@ -18,6 +18,7 @@ from lhkit.harness.chats.chats import ChatRecorder
 from lhkit.harness.running.sessions import LiveSession
 from lhkit.models.base import ChatModel
 from lhkit.models.client.served import unconstrained
+from lhkit.models.families import UNFIT, unfit_values
 from lhkit.notebook.panel.confirm import ButtonConfirmGate
 from lhkit.notebook.panel.conversation import PanelConversation, with_store
 from lhkit.notebook.panel.export import to_json, to_markdown
@@ -111,7 +112,7 @@ class ChatPanel:
         self._screen.apply(ModelChosen(identity=model.identity))
         for line in tool_notices(live_session.session.registry, self._screen.catalog):
             self._screen.apply(SystemMessage(text=line))
-        self._show_unconstrained(model.identity, live_session.session.registry.definitions)
+        self._show_doubts(model.identity, live_session.session.registry.definitions)
         self._show_record_folder()
         if not (opt_in or self._opt_ins.has(model.identity)):
             self._ask_opt_in()
@@ -317,7 +318,9 @@ class ChatPanel:
         except (LhkitError, OSError) as error:
             self._show_error(error)
 
-    def _show_unconstrained(self, identity: ModelIdentity, tools: Sequence[ToolDefinition]) -> None:
+    def _show_doubts(self, identity: ModelIdentity, tools: Sequence[ToolDefinition]) -> None:
+        if values := unfit_values(identity):
+            self._show_notice(UNFIT, **values)
         for values in unconstrained(identity.dialect, identity.constraint, tools):
             self._show_notice("tools.unconstrained", **values)
 
