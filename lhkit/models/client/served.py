@@ -9,7 +9,7 @@ from lhkit.conversation.responses import ModelIdentity
 from lhkit.models.client.identity import connecting
 from lhkit.models.client.llama_cpp import LlamaCppHttp, is_llama_cpp
 from lhkit.models.client.openai_chat import OpenAiHttp
-from lhkit.models.client.request import OPENAI
+from lhkit.models.client.request import OPENAI, warn_undeclared
 from lhkit.models.client.transport import Clock, Endpoint
 from lhkit.models.client.vllm import VllmHttp, always_adds_bos
 from lhkit.models.dialects import DIALECTS
@@ -71,6 +71,7 @@ def require_constraint(dialect: str, constraint: Constraint, tools: Sequence[Too
         UsageError: the dialect is invalid, or does not support the constraint, or any tool with it.
     """
     _require_dialect(dialect)
+    warn_undeclared(dialect, tools)
     if dialect == OPENAI:
         _require_chat_constraint(constraint)
     else:
