@@ -51,7 +51,7 @@ lab: venv finetune  ## the notebooks in JupyterLab, with the default model serve
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 # More workers than cores, since many tests wait for processes. One has all tests of the model servers.
-test: lint browser  ## all checks: lint, then every test
+test: lint browser finetune  ## all checks: lint, then every test
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
 	  --hypothesis-profile=thorough -m 'not nightly'
 

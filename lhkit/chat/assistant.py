@@ -7,7 +7,7 @@ from typing import Any
 from lhkit.chat.step import MAX_TURNS
 from lhkit.conversation.messages import Message
 from lhkit.conversation.responses import Sampling
-from lhkit.conversation.tool_results import MAX_RESULT_BYTES, MIN_RESULT_BYTES
+from lhkit.conversation.tool_results import MAX_RESULT_BYTES, MIN_RESULT_BYTES, ResultFormat
 
 
 def _no_context(_message: str) -> str:  # a function, so that an Assistant can be pickled
@@ -29,9 +29,12 @@ class Assistant:
         max_result_bytes: limit of a tool result for the model, as JSON in UTF-8.
         truncation_hint: what the model reads instead of a larger result, such as which tool
             returns a single item; `{bytes}` in it becomes the size.
+        result_format: how the model reads results: `envelope`, with their status, or `plain`, only
+            the data. By default `plain` in the native dialects (`functiongemma`, `gemma4`), which
+            are trained on plain data, and `envelope` in all others.
 
     Raises:
-        ValueError: a limit is too small.
+        ValueError: a limit is too small, or `result_format` is invalid.
     """
 
     instructions: str = ""
@@ -43,9 +46,15 @@ class Assistant:
     history: tuple[Message, ...] = ()
     max_result_bytes: int = MAX_RESULT_BYTES
     truncation_hint: str = ""
+    result_format: ResultFormat | None = None
 
     def __post_init__(self) -> None:
-        """Validate the limits."""
+        """Validate the limits and the format."""
+        if self.result_format not in {None, "envelope", "plain"}:
+            raise ValueError(
+                f"result_format={self.result_format!r} of the Assistant is invalid: give envelope "
+                "or plain, or leave it out."
+            )
         for name, minimum in (("max_turns", 1), ("max_result_bytes", MIN_RESULT_BYTES)):
             value = getattr(self, name)
             if value < minimum:

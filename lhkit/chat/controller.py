@@ -51,7 +51,11 @@ from lhkit.conversation.messages import (
     UserMessage,
 )
 from lhkit.conversation.responses import Finished, ToolCallParsed
-from lhkit.conversation.tool_results import ToolCancelled, ToolErr, encoded_size
+from lhkit.conversation.tool_results import (
+    ToolCancelled,
+    ToolErr,
+    encoded_size,
+)
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
@@ -278,7 +282,11 @@ class ChatController:
                 limit,
             )
         message = replace(
-            pending, outcome=outcome, hint=self._assistant.truncation_hint, max_bytes=limit
+            pending,
+            outcome=outcome,
+            hint=self._assistant.truncation_hint,
+            max_bytes=limit,
+            result_format=self._assistant.result_format,
         )
         self._emit(CallCompleted(message=message))
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, assert_never
 from lhkit.base.json_values import JSON
 from lhkit.conversation.tool_results import (
     MAX_RESULT_BYTES,
+    ResultFormat,
     ToolCancelled,
     ToolErr,
     ToolOk,
@@ -195,6 +196,8 @@ class ToolCallMessage:
         hint: what the model reads instead of a result of more than `max_bytes`; empty for the
             default text. Set from `Assistant.truncation_hint`.
         max_bytes: limit of the result for the model. Set from `Assistant.max_result_bytes`.
+        result_format: how the model reads the result; None for the default of the dialect. Set
+            from `Assistant.result_format`.
     """
 
     call: ToolCall
@@ -204,6 +207,7 @@ class ToolCallMessage:
     is_cut: bool = False
     hint: str = ""
     max_bytes: int = MAX_RESULT_BYTES
+    result_format: ResultFormat | None = None
 
     @classmethod
     def of(

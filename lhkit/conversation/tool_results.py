@@ -3,13 +3,19 @@
 Encoded as `{"status": "ok", "data": {…}}`, `{"status": "error", "code": …, "reason": …}` or
 `{"status": "cancelled", "reason": …}`, within a limit of UTF-8 bytes and always as valid JSON. A
 call that the user edited has `"edited": {…}` as well, and a rejection with words `"user_message"`.
+
+This envelope is one of two formats. The other is plain: the data as they are, `{"error": …}`, or
+`{"cancelled": …}`; edited values are under `"edited_by_user"`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
-from lhkit.base.json_values import JSON, NotJsonError, compact, read_only_json
+from lhkit.base.json_values import JSON, NotJsonError, compact, parse_json, read_only_json
+
+ResultFormat: TypeAlias = Literal["envelope", "plain"]
+"""How the model reads results: with their status, or only the data."""
 
 MAX_RESULT_BYTES = 2048
 """Default limit of one encoded result, in UTF-8 bytes."""
@@ -174,6 +180,21 @@ def encode_tool_result(
         return _shorten(why, lambda part: _encoded(_left_out(part, safe.edited)), max_bytes)
     short = replace(safe, code=_longest_prefix(safe.code, compact, max_bytes // 2))
     return _shorten(short.reason, lambda part: _encoded(replace(short, reason=part)), max_bytes)
+
+
+def plain_result(encoded: str) -> str:
+    """Return the plain JSON text of an encoded result; any other text as it is."""
+    match parse_result(parse_json(encoded)):
+        case ToolOk(data=data, edited=edited):
+            plain = dict(data)
+        case ToolErr(code=code, reason=reason, edited=edited):
+            plain = {"error": f"{code}: {reason}"}
+        case ToolCancelled(user_message=words):
+            plain, edited = {"cancelled": CANCELLED_REASON}, None
+            plain |= {"user_message": words} if words else {}
+        case None:
+            return encoded
+    return compact(plain if edited is None else {**plain, "edited_by_user": edited})
 
 
 def encoded_size(result: ToolResult) -> int:

@@ -158,6 +158,7 @@ class LifeHelperSession:
             deps=deps,
             sampling=self.sampling,
             truncation_hint=TRUNCATION_HINT,
+            result_format="envelope",
         )
 
     @property

@@ -27,7 +27,7 @@ from lhkit.base.locales import Catalog, available_locales
 from lhkit.base.redaction import hide, masked_repr, without_secrets
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.summary import pretty
-from lhkit.conversation.tool_results import MAX_RESULT_BYTES
+from lhkit.conversation.tool_results import MAX_RESULT_BYTES, ResultFormat
 from lhkit.mcp.launch import (
     FOLDER_PLACEHOLDER,
     USAGE,
@@ -97,6 +97,7 @@ class McpToolset:
         start_s: the time limit for starting the server in seconds: `npx` may download first.
         max_turns: as in `Assistant`.
         max_result_bytes: as in `Assistant`.
+        result_format: as in `Assistant`.
         base: the folder that files and commands are relative to; by default the working folder.
     """
 
@@ -116,6 +117,7 @@ class McpToolset:
     start_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
     max_turns: Annotated[int, Field(ge=1)] = 4
     max_result_bytes: Annotated[int, Field(ge=256)] = 2 * MAX_RESULT_BYTES
+    result_format: ResultFormat | None = None
     base: Path | None = None
 
     waits: ClassVar[bool] = True
@@ -243,6 +245,7 @@ class McpToolset:
             max_turns=self.max_turns,
             max_result_bytes=self.max_result_bytes,
             truncation_hint=_TRUNCATED.get(locale, _TRUNCATED["en"]),
+            result_format=self.result_format,
         )
 
     def registry(

@@ -36,6 +36,9 @@ BEGUN = {
 }
 """From here on a call has begun."""
 
+SORTED = ("functiongemma", "gemma4")
+"""The templates of these families sort the keys of arguments and results."""
+
 SHARED_TOKENS = [
     *("<bos>", "<eos>", "<pad>", "<unused7>", "<audio_soft_token>"),
     *("<start_of_turn>", "<end_of_turn>"),
@@ -152,6 +155,11 @@ def merged(events: Sequence[ParsedEvent]) -> list[Any]:
     return out
 
 
+def exact(dialect: Dialect, args: Any) -> str:
+    """Return arguments with their types (1 is not 1.0 is not true) and, but for sorting, order."""
+    return json.dumps(args, sort_keys=dialect.name in SORTED)
+
+
 @each_dialect
 @given(name=NAMES, args=ARGS)
 @example(name="f", args={})
@@ -169,9 +177,7 @@ def test_parse_inverts_render_call(dialect: Dialect, name: str, args: dict[str, 
     [call] = result.calls
     assert (call.name, call.repairs) == (name, ())
     assert call.raw in raw
-    assert json.dumps(call.args) == json.dumps(
-        args
-    )  # types and order too: 1 is not 1.0 is not true
+    assert exact(dialect, call.args) == exact(dialect, args)
 
 
 @each_dialect
@@ -204,7 +210,8 @@ def test_parse_reads_any_valid_tool_name(dialect: Dialect, name: str, args: dict
     for chunk in cut(raw, [1] * 20):
         parser.feed(chunk)
     [call] = parser.close().calls
-    assert (call.name, json.dumps(call.args), call.repairs) == (name, json.dumps(args), ())
+    assert (call.name, call.repairs) == (name, ())
+    assert exact(dialect, call.args) == exact(dialect, args)
 
 
 @each_dialect
@@ -255,7 +262,7 @@ def test_incremental_emits_the_rendered_call(
     raw = f"네.\n{dialect.render_call('f', args)}\n끝"
     events, result = streamed(dialect, cut(raw, sizes))
     assert result == dialect.parse(raw, TOOLS)
-    assert json.dumps(result.calls[0].args) == json.dumps(args)
+    assert exact(dialect, result.calls[0].args) == exact(dialect, args)
     assert merged(events)[:1] == [[TextDelta, "네."]]
 
 
@@ -470,23 +477,21 @@ Tools:
 <start_of_turn>model
 """,
     "functiongemma": (
-        "<bos><start_of_turn>developer\n"
-        "You are a model that can do function calling with the following functions\n"
-        "너는 비서다."
+        "<bos><start_of_turn>developer\n너는 비서다.\n"
+        "You are a model that can do function calling with the following functions"
         "<start_function_declaration>declaration:log_water{"
         "description:<escape>물을 기록한다<escape>,parameters:{properties:{"
-        "ml:{minimum:1,type:<escape>INTEGER<escape>},"
-        "type:{enum:[<escape>cold<escape>,<escape>hot<escape>],type:<escape>STRING<escape>}},"
+        "ml:{description:<escape><escape>,type:<escape>INTEGER<escape>}},"
         "required:[<escape>ml<escape>],type:<escape>OBJECT<escape>}}"
         "<end_function_declaration><end_of_turn>\n"
         "<start_of_turn>user\n지금: 09:00\n200 마셨어<end_of_turn>\n"
         "<start_of_turn>model\n"
         "<start_function_call>call:log_water{ml:200,type:<escape>cold<escape>}<end_function_call>"
         "<start_function_call>call:undo{}<end_function_call>"
-        "<start_function_response>response:log_water{status:<escape>ok<escape>,"
-        "data:{saved:true,ml:200,note:<escape>물<escape>}}<end_function_response>"
-        "<start_function_response>response:undo{status:<escape>ok<escape>,"
-        "data:{saved:true,ml:200,note:<escape>물<escape>}}<end_function_response>"
+        "<start_function_response>response:log_water{"
+        "ml:200,note:<escape>물<escape>,saved:true}<end_function_response>"
+        "<start_function_response>response:undo{"
+        "ml:200,note:<escape>물<escape>,saved:true}<end_function_response>"
         "기록했어요.<end_of_turn>\n"
         "<start_of_turn>user\n고마워<end_of_turn>\n"
         "<start_of_turn>model\n"
@@ -494,17 +499,15 @@ Tools:
     "gemma4": (
         "<bos><|turn>system\n너는 비서다."
         '<|tool>declaration:log_water{description:<|"|>물을 기록한다<|"|>,parameters:{properties:{'
-        'ml:{minimum:1,type:<|"|>INTEGER<|"|>},'
+        'ml:{type:<|"|>INTEGER<|"|>},'
         'type:{enum:[<|"|>cold<|"|>,<|"|>hot<|"|>],type:<|"|>STRING<|"|>}},'
         'required:[<|"|>ml<|"|>],type:<|"|>OBJECT<|"|>}}<tool|><turn|>\n'
         "<|turn>user\n지금: 09:00\n200 마셨어<turn|>\n"
         "<|turn>model\n"
         '<|tool_call>call:log_water{ml:200,type:<|"|>cold<|"|>}<tool_call|>'
         "<|tool_call>call:undo{}<tool_call|>"
-        '<|tool_response>response:log_water{status:<|"|>ok<|"|>,'
-        'data:{saved:true,ml:200,note:<|"|>물<|"|>}}<tool_response|>'
-        '<|tool_response>response:undo{status:<|"|>ok<|"|>,'
-        'data:{saved:true,ml:200,note:<|"|>물<|"|>}}<tool_response|>'
+        '<|tool_response>response:log_water{ml:200,note:<|"|>물<|"|>,saved:true}<tool_response|>'
+        '<|tool_response>response:undo{ml:200,note:<|"|>물<|"|>,saved:true}<tool_response|>'
         "기록했어요.<turn|>\n"
         "<|turn>user\n고마워<turn|>\n"
         "<|turn>model\n"

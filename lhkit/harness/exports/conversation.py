@@ -12,6 +12,7 @@ from lhkit.conversation.tool_results import (
     ToolOk,
     encode_tool_result,
     parse_result,
+    plain_result,
     result_to_dict,
 )
 from lhkit.harness.records.manifest import AssistantLimits, Prompt
@@ -72,14 +73,19 @@ class ToolConfig:
         return cls(tools=(*tools, *added), limits=prompt.assistant)
 
     def result_text(self, call: CallRecord) -> str:
-        """Return the tool result of a call as it was sent to the model."""
+        """Return the tool result of a call as it was sent to the model.
+
+        A toolset without a `result_format` has the envelope here, whatever the dialect of the run.
+        """
         result = parse_result(call.result)
         if result is None:
             return compact(call.result)
-        if not isinstance(result, ToolOk):
-            return compact(result_to_dict(result))
-        hint = self.limits.truncation_hint or TRUNCATION_HINT
-        return encode_tool_result(result, self.limits.max_result_bytes, hint=hint)
+        if isinstance(result, ToolOk):
+            hint = self.limits.truncation_hint or TRUNCATION_HINT
+            text = encode_tool_result(result, self.limits.max_result_bytes, hint=hint)
+        else:
+            text = compact(result_to_dict(result))
+        return plain_result(text) if self.limits.result_format == "plain" else text
 
 
 def call_id(number: int) -> str:

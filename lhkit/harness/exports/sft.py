@@ -1,7 +1,8 @@
 """Build training conversations for supervised fine-tuning: `{"messages": […], "tools": […]}`.
 
 Sources are passed samples of a run, reference calls of scenarios, and reviewed chats. The messages
-contain all that the served model reads: instructions, context lines, tool results.
+contain all that the served model reads: instructions, context lines, tool results. A toolset that
+specifies how the model reads results has its `result_format` in each conversation.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -282,7 +283,9 @@ def _conversations(
 ) -> Iterator[SftConversation]:
     for record, data in exported_conversations(run, texts):
         users = tuple(turn.user for turn in record.evidence.turns)
-        yield SftConversation(users=users, data=data)
+        limits = run.manifest.locales.get(record.locale, Prompt()).assistant
+        form = {"result_format": limits.result_format} if limits.result_format else {}
+        yield SftConversation(users=users, data={**data, **form})
 
 
 def _prompt_texts(

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from lhkit.base.files import installed_version
 from lhkit.base.json_values import canonical, compact
 from lhkit.conversation.responses import weights_label
+from lhkit.conversation.tool_results import ResultFormat
 from lhkit.harness.records.record import MAX_SECONDS, SCHEMA, parse_moment
 from lhkit.harness.records.tool_specs import ToolSpec
 from lhkit.harness.records.wall_clock import TimeBreakdown
@@ -46,6 +47,7 @@ class AssistantLimits(_Part):
 
     max_result_bytes: Annotated[int, Field(ge=1, le=2**31)] = 2**31
     truncation_hint: str = ""
+    result_format: ResultFormat | None = None
 
 
 class Prompt(_Part):

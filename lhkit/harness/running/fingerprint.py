@@ -22,7 +22,7 @@ from lhkit.harness.records.manifest import AssistantLimits, Prompt, text_sha256,
 from lhkit.harness.running.tool_injection import is_distractor
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ModelRequest
-from lhkit.models.client.request import request_body
+from lhkit.models.client.request import request_body, warn_undeclared
 from lhkit.tools.registry import ToolRegistry
 
 _SCENARIO = TypeAdapter(Scenario)
@@ -31,7 +31,10 @@ _VARIANTS: Any = {"turns": {"__all__": {"variants"}}}
 _SCORING_ONLY = frozenset({"implied", "claims"})
 """Fields of tool specs that only scorers read."""
 
-_NOT_LIMITS = ("instructions", "context", "deps", "sampling", "history", "stops_after_calls")
+_NOT_LIMITS = (
+    *("instructions", "context", "deps", "sampling", "history"),
+    *("stops_after_calls", "result_format"),
+)
 """Fields of an assistant that are hashed elsewhere; deps and history follow from the scenario."""
 
 _MODEL_TEXTS = ("dispatch.", "validation.")
@@ -58,6 +61,7 @@ class Fingerprints:
     def __init__(self) -> None:
         self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
         self._prompts: dict[tuple[Any, ...], tuple[Prompt, str]] = {}
+        self._checked: set[tuple[str, str]] = set()  # dialect and tools
         self._lhkit = versions()["lhkit"]
 
     def prompt(
@@ -91,13 +95,17 @@ class Fingerprints:
         if assistant.stops_after_calls:  # absent otherwise, so that older records stay valid
             limits["stops_after_calls"] = True
         others = canonical([limits, runs_on])
-        key = (locale, tools_sha256, assistant.instructions, others, identity)
+        form = assistant.result_format
+        key = (locale, tools_sha256, assistant.instructions, others, form, identity)
         if key not in self._prompts:
+            if (identity.dialect, tools_sha256) not in self._checked:
+                self._checked.add((identity.dialect, tools_sha256))
+                warn_undeclared(identity.dialect, registry.definitions)
             more: dict[str, Any] = {"runs_on": dict(runs_on)} if runs_on else {}
             prompt = Prompt.model_construct(
                 instructions_sha256=sha256(assistant.instructions),
                 tools_sha256=tools_sha256,
-                rendering_sha256=_rendering_sha256(registry, assistant.instructions, identity),
+                rendering_sha256=_rendering_sha256(registry, assistant, identity),
                 texts_sha256=_texts_sha256(locale),
                 assistant=AssistantLimits.model_construct(**limits),
                 tools=tools,
@@ -105,6 +113,9 @@ class Fingerprints:
             )
             hashes = prompt.model_dump(exclude_unset=True, exclude={"tools"}, warnings=False)
             digest = sha256({**hashes, "tools": None, "lhkit": self._lhkit})
+            if form is not None:  # for exports; the hash of the rendering covers it
+                limited = AssistantLimits.model_construct(**limits, result_format=form)
+                prompt = prompt.model_copy(update={"assistant": limited})
             self._prompts[key] = (prompt, digest)
         return self._prompts[key]
 
@@ -129,10 +140,16 @@ def model_sha256(identity: ModelIdentity, sampling: Sampling) -> str:
     return sha256({"model": model, "sampling": asdict(sampling)})
 
 
-def _rendering_sha256(registry: ToolRegistry, instructions: str, identity: ModelIdentity) -> str:
+def _rendering_sha256(registry: ToolRegistry, assistant: Assistant, identity: ModelIdentity) -> str:
     """Return the hash of a request body; empty for a model that is not a server."""
+    messages = tuple(
+        replace(message, result_format=assistant.result_format)
+        if isinstance(message, ToolCallMessage)
+        else message
+        for message in _CONVERSATION
+    )
     request = ModelRequest(
-        messages=_CONVERSATION, tools=registry.definitions, instructions=instructions
+        messages=messages, tools=registry.definitions, instructions=assistant.instructions
     )
     try:
         body = request_body(request, identity)

@@ -3,11 +3,13 @@
 The body contains everything that reaches the model, so that it can be sent or hashed.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never, cast
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import NotJsonError, compact
+from lhkit.base.notices import NOTICE
 from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.conversation.responses import ModelIdentity, Sampling
 from lhkit.models.base import ModelRequest
@@ -26,6 +28,8 @@ from lhkit.models.families import family_of
 
 OPENAI = "openai"
 """The dialect of servers that render prompts and parse calls themselves."""
+
+_log = logging.getLogger(__name__)
 
 _EOS_ID = 1
 _FALLBACK_DIALECT = "json"
@@ -94,6 +98,16 @@ def chat_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
         "messages": chat_messages(request.messages, request.instructions),
         **tool_fields(request.tools, required=is_required),
     }
+
+
+def warn_undeclared(dialect: str, tools: Sequence[ToolSpec]) -> None:
+    """Log the parameters of tools that the template of a native dialect leaves out."""
+    if dialect not in DIALECTS:
+        return
+    for tool, names in DIALECTS[dialect].undeclared_parameters(tools).items():
+        values = {"tool": tool, "names": ", ".join(names), "dialect": dialect}
+        text = "%(tool)s: the template of %(dialect)s does not declare %(names)s: rename them"
+        _log.warning(text, values, extra={NOTICE: ("tools.undeclared", values)})
 
 
 def rendered_fields(body: Mapping[str, Any]) -> dict[str, Any]:

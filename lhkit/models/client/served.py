@@ -22,7 +22,7 @@ from lhkit.models.client.chat_template import (
 from lhkit.models.client.identity import ServerDetails, connecting
 from lhkit.models.client.llama_cpp import LlamaCppHttp, is_llama_cpp
 from lhkit.models.client.openai_chat import OpenAiHttp
-from lhkit.models.client.request import OPENAI
+from lhkit.models.client.request import OPENAI, warn_undeclared
 from lhkit.models.client.server_rendering import probe_rendering
 from lhkit.models.client.transport import Clock, Connection, Endpoint
 from lhkit.models.client.vllm import VllmHttp, always_adds_bos
@@ -213,6 +213,7 @@ def require_constraint(
     if dialect is None:
         return
     _require_dialect(dialect)
+    warn_undeclared(dialect, tools)
     if dialect == OPENAI:
         _require_chat_constraint(constraint)
     else:

@@ -1,8 +1,10 @@
 """Dialects: the prompt and call format of each Gemma family, rendered and parsed without I/O.
 
 - `base`: the abstract `Dialect`; `parser`: incremental parsing of one response.
-- `json`, `pythonic`: prompted dialects for Gemma 3 and 3n, on the `turns` of Gemma 3.
-- `functiongemma`, `gemma4`: native formats; `markup` renders and `marked` parses them.
+- `json`, `pythonic`: lhkit's own protocols for models without a tool format (Gemma 3 and 3n), on
+  the `turns` of Gemma 3.
+- `functiongemma`, `gemma4`: native formats, those of the models' chat templates; `markup` has
+  their tokens, `native_prompt` and `declaration` render prompts, `marked` parses responses.
 - `values`: strings and values in text; `constraint`: grammars for constrained decoding.
 - `training`: training data from conversations.
 

@@ -15,7 +15,12 @@ from lhkit.conversation.messages import (
     ToolCallMessage,
     UserMessage,
 )
-from lhkit.conversation.tool_results import TRUNCATION_HINT, encode_tool_result
+from lhkit.conversation.tool_results import (
+    TRUNCATION_HINT,
+    ResultFormat,
+    encode_tool_result,
+    plain_result,
+)
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects.parser import IncrementalParser, ParseResult
 
@@ -47,6 +52,10 @@ class Dialect(ABC):
 
     def unconstrained_tools(self, tools: Sequence[ToolSpec]) -> Mapping[str, str]:
         """Return the tools that a constraint leaves out, which cannot be called: name to reason."""
+        return {}
+
+    def undeclared_parameters(self, tools: Sequence[ToolSpec]) -> Mapping[str, Sequence[str]]:
+        """Return the parameters that the model is not told of: tool to names."""
         return {}
 
     @abstractmethod
@@ -125,10 +134,16 @@ def user_text(message: UserMessage) -> str:
     return f"{message.context}\n{message.text}" if message.context else message.text
 
 
-def result_text(message: ToolCallMessage) -> str:
-    """Return the encoded result of a call, within its limit of bytes."""
+def result_text(message: ToolCallMessage, default: ResultFormat = "envelope") -> str:
+    """Return the result of a call as JSON, within its limit of bytes.
+
+    Args:
+        message: the completed call.
+        default: the format of a toolset that does not specify one.
+    """
     hint = message.hint or TRUNCATION_HINT
-    return encode_tool_result(message.result, message.max_bytes, hint=hint)
+    text = encode_tool_result(message.result, message.max_bytes, hint=hint)
+    return plain_result(text) if (message.result_format or default) == "plain" else text
 
 
 def is_renderable(message: ToolCallMessage) -> bool:

@@ -1,12 +1,12 @@
 """The `functiongemma` dialect: FunctionGemma 270M, `<start_function_call>call:f{…}`.
 
 Rendered here and not by vLLM, whose example template is not the trained format and whose parser
-loses numbers and booleans. Sources: Google's FunctionGemma formatting page and the sequence in
-gemma-cookbook (`full-function-calling-sequence-with-functiongemma`).
+loses numbers and booleans. Sources: the prompts that Google's notebooks print (gemma-cookbook), the
+formatting page, and the port of the checkpoint's `chat_template.jinja` in BFCL. Google's data end
+the developer text with one sentence, which the template does not add: it is added here if the
+instructions lack it.
 
-Not verified against the checkpoint, which is gated: the white space between instructions and
-declarations, the sorted keys of declarations, the token ids, `null`, and JSON-quoted strings in
-place of strings with control tokens.
+Not verified against the checkpoint, which is gated: the token ids, and `null`.
 """
 
 import re
@@ -18,7 +18,7 @@ from lhkit.models.dialects.turns import CONTROL_TOKEN, END_OF_TURN_ID, START_OF_
 FUNCTIONGEMMA_MARKUP = Markup(
     turn=("<start_of_turn>", "<end_of_turn>"),
     system_role="developer",
-    preamble="You are a model that can do function calling with the following functions",
+    sentence="You are a model that can do function calling with the following functions",
     declaration=("<start_function_declaration>", "<end_function_declaration>"),
     call=("<start_function_call>", "<end_function_call>"),
     response=("<start_function_response>", "<end_function_response>"),
@@ -27,6 +27,10 @@ FUNCTIONGEMMA_MARKUP = Markup(
         CONTROL_TOKEN.pattern
         + r"|<(?=/?(?:(?:start|end)_function_(?:declaration|call|response)|escape)>)"
     ),
+    describes_every_property=True,
+    skips_standard_names=True,
+    declares_nullable=False,
+    declares_responses=False,
 )
 
 FUNCTIONGEMMA = MarkedDialect(

@@ -1,12 +1,12 @@
 """The `gemma4` dialect: Gemma 4, `<|tool_call>call:f{…}<tool_call|>`, thinking split off.
 
-Source: vLLM's `examples/tool_chat_template_gemma4.jinja` and `vllm/parser/gemma4.py`. Unlike the
-template, arguments keep their order (so that the model's own text stays a prefix) and a property
-keeps its whole schema.
+Source: Google's chat template of 2026-07-09, the newest of the five revisions that TRL has copies
+of. Results are given to it as `tool_responses` of the model's message, the only form that every
+revision renders as data.
 
-Not verified against a checkpoint, which is gated: the token ids (so it stops at texts), `null`,
-whether an empty thinking channel improves answers, and JSON-quoted strings in place of strings with
-control tokens. Thinking is never requested (`<|think|>`) but always parsed.
+Not verified against a checkpoint, which is gated: the token ids (so it stops at texts), and whether
+an empty thinking channel improves answers. Thinking is never requested (`<|think|>`) and left out
+of the history, but always parsed.
 """
 
 import re

@@ -1,6 +1,7 @@
 """The `json` dialect: calls as `{"name": …, "parameters": {…}}`, for Gemma 3 and 3n.
 
-Tools are in the first user turn, results in a user turn.
+It is lhkit's own protocol, for models without a tool format; the embedded Gemma's adapter has
+learnt it. Tools are in the first user turn, results in a user turn.
 
 The codes in a call's `repairs`: around it `fence`, `tag`, `array`, `separator`, `in_object`; in it
 those of `objects`.

@@ -26,7 +26,9 @@ from lhkit.base.json_values import JSON, plain_json
 from lhkit.conversation.messages import Message, ToolCall
 from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import Dialect, ToolSpec
-from lhkit.models.dialects.markup import Markup, render_call, render_prompt
+from lhkit.models.dialects.declaration import undeclared_parameters
+from lhkit.models.dialects.markup import Markup, render_call
+from lhkit.models.dialects.native_prompt import render_prompt
 from lhkit.models.dialects.objects import read_calls
 from lhkit.models.dialects.parser import IncrementalParser, OpenCall, ParseResult
 from lhkit.models.dialects.thinking import TaggedThinkingParser, calls_in_thinking
@@ -68,6 +70,10 @@ class MarkedDialect(Dialect):
     ) -> str:
         """Return the prompt, instructions and tools first."""
         return render_prompt(self.markup, messages, tools, instructions)
+
+    def undeclared_parameters(self, tools: Sequence[ToolSpec]) -> Mapping[str, Sequence[str]]:
+        """Return the parameters that the template leaves out, as they are called like a keyword."""
+        return undeclared_parameters(self.markup, tools)
 
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
         """Return the text of a call.

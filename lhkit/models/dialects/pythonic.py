@@ -1,8 +1,8 @@
 """The `pythonic` dialect: calls as `[f(a="x", b=1)]`, a comparison arm for Gemma 3 and 3n.
 
-Tools are in the first user turn, results in a user turn, as in `json`. Not rendered by vLLM's
-template, which omits the commas between calls in the history, and not parsed by its parser, which
-refuses fences and other text.
+It is lhkit's own protocol, for models without a tool format. Tools are in the first user turn,
+results in a user turn, as in `json`. Not rendered by vLLM's template, which omits the commas
+between calls in the history, and not parsed by its parser, which refuses fences and other text.
 
 The calls of a list are complete together, when its bracket closes. Repairs, in addition to those of
 values: `fence`, `bare` (without a list), `malformed`, `json_literal`, `joined_strings`.

@@ -24,8 +24,6 @@ from lhkit.models.dialects.base import (
 from lhkit.models.dialects.markup import Markup
 
 _TURN = re.compile(r"<start_of_turn>(?P<role>\w+)\n(?P<text>.*?)<end_of_turn>", re.DOTALL)
-_SENTENCE = "You are a model that can do function calling with the following functions"
-"""Google's data for FunctionGemma end the developer text with it; its template adds none."""
 
 
 def template_variables(
@@ -44,8 +42,8 @@ def template_variables(
     """
     escape = markup.escape_control_tokens
     system = instructions.strip()
-    if markup.system_role == "developer" and tools and _SENTENCE not in system:
-        system = "\n".join(filter(None, (system, _SENTENCE)))
+    if markup.sentence and tools and markup.sentence not in system:
+        system = "\n".join(filter(None, (system, markup.sentence)))
     converted = [_text(markup.system_role, escape(system))] if system else []
     for group in group_messages(messages):
         match group:
@@ -102,7 +100,7 @@ def _arguments(call: ToolCallMessage) -> Any:
 
 
 def _response(markup: Markup, call: ToolCallMessage) -> Any:
-    value = json.loads(result_text(call))
+    value = json.loads(result_text(call, "plain"))
     return _escaped(markup, value if isinstance(value, dict) else {"value": value})
 
 

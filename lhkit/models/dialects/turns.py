@@ -101,11 +101,13 @@ class PromptedDialect(Dialect):
                     lines = [call.text for call in group if call.text]
                     lines += self.render_calls(group)
                     turns.append(PromptTurn(role="model", text="\n".join(lines)))
-                    results = "\n".join(
+                    results = [
                         f"Result of {call.name or 'the call'}: {result_text(call)}"
                         for call in group
-                    )
-                    turns.append(PromptTurn(role="user", text=results))
+                        if call.outcome is not None
+                    ]
+                    if results:
+                        turns.append(PromptTurn(role="user", text="\n".join(results)))
                 case _:
                     assert_never(group)
         return render_turns(turns)

@@ -13,6 +13,7 @@ from lhkit import app
 from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.conversation.responses import ModelIdentity, Sampling
+from lhkit.conversation.tool_results import ToolOk
 from lhkit.harness.records import manifest
 from lhkit.harness.records.resume import Resumption
 from lhkit.harness.results.results import Run
@@ -22,9 +23,10 @@ from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.scenario import Scenario, Turn
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.client import request
-from lhkit.models.dialects import json, markup, pythonic, turns
+from lhkit.models.dialects import json, native_prompt, pythonic, turns
 from lhkit.models.recorded.cassette import CassetteModel, RecordingModel
 from lhkit.models.recorded.scripted import ScriptedModel, say
+from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset
 from tests.harness.build import SteppingClock
@@ -72,6 +74,8 @@ def test_content_hash_covers_fields_of_assistant(toolset: MakeToolset, name: str
             other: Any = lambda message: f"[{message}]"  # noqa: E731 - a value
         case "sampling":
             other = replace(value, max_tokens=9)
+        case "result_format":
+            other = "plain"
         case _:
             other = f"{value}x" if isinstance(value, str) else value + 1
     assert hash_of(toolset()) != hash_of(toolset(**{name: other}))
@@ -93,7 +97,7 @@ def test_content_hash_covers_context_lines_only(toolset: MakeToolset) -> None:
         ("json", json.JsonDialect, "protocol"),
         ("pythonic", pythonic.PythonicDialect, "protocol"),
         ("json", turns, "result_text"),
-        ("functiongemma", markup, "result_text"),
+        ("functiongemma", native_prompt, "result_text"),
         ("openai", request, "result_text"),
     ],
 )
@@ -327,3 +331,19 @@ async def test_replay_keeps_records_whose_code_is_unknown_and_says_so(
         assert (again.kept, found[-1].is_code_unknown) == (1, True)
         (remark,) = again.manifest.invocations[-1].remarks
         assert remark.startswith("1 sample was kept although the tools' code cannot be compared")
+
+
+def test_plan_names_parameters_that_a_template_leaves_out_once(
+    toolset: MakeToolset, caplog: pytest.LogCaptureFixture
+) -> None:
+    identity = replace(IDENTITY, dialect="functiongemma")
+    properties = {"type": {"type": "string"}, "n": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties}
+    scenarios = [SCENARIO, SCENARIO.model_copy(update={"id": "b"})]
+    definition = ToolDefinition(
+        name="f", description="F.", parameters=schema, handler=lambda _args, _deps: ToolOk({})
+    )
+    tools = toolset(registry=ToolRegistry([definition]))
+    plan_run(scenarios, ScriptedModel((), identity=identity), tools, repeats=1).samples()
+    [line] = [line for line in caplog.messages if "does not declare" in line]
+    assert "functiongemma does not declare type" in line

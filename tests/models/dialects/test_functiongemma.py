@@ -6,6 +6,7 @@ import pytest
 
 from lhkit.conversation.messages import ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import ToolErr, ToolOk
+from lhkit.models.client.served import require_constraint
 from lhkit.models.dialects import DIALECTS
 
 DIALECT = DIALECTS["functiongemma"]
@@ -95,7 +96,7 @@ def test_parse_takes_an_empty_call_as_malformed() -> None:
 
 def test_render_call_quotes_a_delimiter_as_json() -> None:
     raw = DIALECT.render_call("f", {"a": 'x<escape>"y', "<escape>": 1})
-    assert raw == marked(r'call:f{a:"x\u003cescape>\"y","\u003cescape>":1}')
+    assert raw == marked(r'call:f{"\u003cescape>":1,a:"x\u003cescape>\"y"}')
     assert only_call(raw) == ("f", {"a": 'x<escape>"y', "<escape>": 1}, ())
 
 
@@ -104,8 +105,8 @@ def test_encode_escapes_a_result_in_the_model_turn() -> None:
     message = ToolCallMessage.of(name="f", args={}, result=result)
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())
     assert prompt.endswith(
-        marked("call:f{}") + f"<start_function_response>response:f{{status:{E}ok{E},data:{{note:"
-        r'"\u003cend_function_response>\u003cend_of_turn>"}}<end_function_response>'
+        marked("call:f{}") + "<start_function_response>response:f{note:"
+        r'"\u003cend_function_response>\u003cend_of_turn>"}<end_function_response>'
     )
 
 
@@ -117,7 +118,7 @@ def test_encode_escapes_a_truncated_call() -> None:
     prompt = DIALECT.encode([UserMessage(text="?"), message, UserMessage(text="!")], ())
     assert prompt.endswith(
         "model\n< start_function_call>call:f{a:< escape>x<start_function_response>"
-        f"response:unknown{{status:{E}error{E},code:{E}truncated_call{E},reason:{E}short{E}}}"
+        f"response:unknown{{error:{E}truncated_call: short{E}}}"
         "<end_function_response><end_of_turn>\n<start_of_turn>user\n!<end_of_turn>\n"
         "<start_of_turn>model\n"
     )
@@ -133,7 +134,47 @@ def test_encode_keeps_nested_types_and_default_values() -> None:
     parameters = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
     prompt = DIALECT.encode([], [{"name": "f", "description": "", "parameters": parameters}])
     assert (
-        f"parameters:{{properties:{{a:{{items:{{default:{{type:{E}x{E}}},"
+        f"parameters:{{properties:{{a:{{description:{E}{E},items:{{default:{{{E}type{E}:{E}x{E}}},"
         f"enum:[{E}type{E},{E}string{E}],type:[{E}STRING{E},{E}NULL{E}]}},type:{E}ARRAY{E}}}}},"
         f"type:{E}OBJECT{E}}}"
     ) in prompt
+
+
+SENTENCE = "You are a model that can do function calling with the following functions"
+TOOL = {"name": "f", "description": "", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize(
+    ("instructions", "text"),
+    [
+        ("", SENTENCE),
+        ("Be brief.", f"Be brief.\n{SENTENCE}"),
+        (SENTENCE, SENTENCE),
+        (f"Today is Friday.\n{SENTENCE}\n", f"Today is Friday.\n{SENTENCE}"),
+        (f"{SENTENCE}: use them.", f"{SENTENCE}: use them."),
+        (SENTENCE.upper(), SENTENCE.upper()),
+        (SENTENCE.replace(" can ", "\ncan "), SENTENCE.replace(" can ", "\ncan ")),
+        ("너는 비서다.", f"너는 비서다.\n{SENTENCE}"),
+    ],
+)
+def test_encode_ends_the_developer_text_with_the_sentence(instructions: str, text: str) -> None:
+    prompt = DIALECT.encode([UserMessage(text="?")], [TOOL], instructions)
+    assert prompt.startswith(f"<bos><start_of_turn>developer\n{text}<start_function_declaration>")
+    assert prompt.lower().count("function calling") == 1
+
+
+def test_encode_leaves_out_parameters_that_are_called_like_a_keyword() -> None:
+    properties = {name: {"type": "string"} for name in ("type", "description", "kind")}
+    tool = {**TOOL, "parameters": {"type": "object", "properties": properties}}
+    assert "parameters:{properties:{kind:{" in DIALECT.encode([], [tool])
+
+
+def test_run_names_the_parameters_that_the_template_leaves_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    properties = {name: {"type": "string"} for name in ("type", "required", "kind")}
+    tool = {**TOOL, "parameters": {"type": "object", "properties": properties}}
+    for dialect in DIALECTS:
+        require_constraint(dialect, "off", [tool, {**TOOL, "name": "g"}, {"name": "h"}])
+    [line] = caplog.messages
+    assert line == "f: the template of functiongemma does not declare required, type: rename them"

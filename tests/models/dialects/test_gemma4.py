@@ -103,7 +103,7 @@ def test_encode_escapes_results() -> None:
     assert prompt == "<bos><|turn>user\n< turn|><turn|>\n<|turn>model\n"
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())
     assert prompt.count("<turn|>") == 1
-    assert prompt.endswith('data:{note:"\\u003cturn|>"}}<tool_response|>')
+    assert prompt.endswith('response:f{note:"\\u003cturn|>"}<tool_response|>')
 
 
 def test_generation_stops_at_turn_and_response_tokens() -> None:

@@ -10,9 +10,18 @@ from lhkit.base.errors import UsageError
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.conversation.messages import ToolCall
+from lhkit.conversation.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.conversation.responses import ModelIdentity
-from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.conversation.tool_results import (
+    ResultFormat,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    encode_tool_result,
+    plain_result,
+)
+from lhkit.models.base import ModelRequest
 from lhkit.models.client.request import chat_messages, chat_tools, request_body
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import prompt_completions, training_text
@@ -157,6 +166,11 @@ def test_training_text_takes_objects_and_foreign_results() -> None:
 
 USER = {"role": "user", "content": "안녕"}
 REPLY = {"role": "assistant", "content": "네"}
+CALL: dict[str, Any] = {
+    "role": "assistant",
+    "tool_calls": [{"id": "a", "function": {"name": "f"}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "a", "content": "{}"}
 
 
 @pytest.mark.parametrize(
@@ -166,10 +180,15 @@ REPLY = {"role": "assistant", "content": "네"}
         ([{"role": "robot", "content": ""}], r"messages\[0\].role is invalid: 'robot'"),
         ([USER, {"role": "system", "content": ""}], r"messages\[1\].role is invalid"),
         ([{"role": "user", "content": [{"text": "a"}]}], r"messages\[0\].content is invalid"),
+        ([USER, CALL, USER], r"messages\[1\].tool_calls\[0\] has no result: .* 'a'"),
         (
-            [USER, {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}],
-            r"tool_calls\[0\] has no result: .* 'a'",
+            [USER, CALL, {**RESULT, "tool_call_id": "b"}],
+            r"1 of the results after it",
         ),
+        ([USER, CALL, RESULT, RESULT], r"1 of the results after it"),
+        ([USER, RESULT], r"messages\[1\] is invalid: no call precedes"),
+        ([USER, REPLY, RESULT], r"messages\[2\] is invalid: no call precedes"),
+        ([USER, {"role": "developer", "content": ""}], r"messages\[1\].role is invalid"),
         (
             [
                 USER,
@@ -187,3 +206,135 @@ def test_training_text_refuses_invalid_messages(
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
         training_text({"messages": messages}, DIALECTS["json"])
+
+
+@pytest.mark.parametrize("form", [None, "envelope", "plain"])
+@pytest.mark.parametrize("dialect", [*DIALECTS])
+def test_training_text_has_results_as_served(dialect: str, form: ResultFormat | None) -> None:
+    results: tuple[ToolResult, ...] = (
+        ToolOk({"n": 1}),
+        ToolErr("not_found", "없어요"),
+        ToolCancelled(),
+    )
+    calls = [
+        ToolCallMessage.of(name="f", args={}, result=each, index=index, result_format=form)
+        for index, each in enumerate(results)
+    ]
+    request = ModelRequest(messages=(UserMessage(text="?"), *calls))
+    identity = ModelIdentity(model="m", server="s", dialect=dialect)
+    served = request_body(request, identity)["prompt"]
+    contents = [encode_tool_result(each) for each in results]
+    if form == "plain":  # as in the file of such a toolset
+        contents = [plain_result(each) for each in contents]
+    row: dict[str, Any] = {
+        "messages": [
+            {"role": "user", "content": "?"},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": str(n), "function": {"name": "f"}} for n in range(3)],
+            },
+            *(
+                {"role": "tool", "tool_call_id": str(n), "content": text}
+                for n, text in enumerate(contents)
+            ),
+            REPLY,
+        ],
+        **({"result_format": form} if form else {}),
+    }
+    begin, _ = training_text(row, DIALECTS[dialect]).spans[-1]
+    assert training_text(row, DIALECTS[dialect]).text[:begin] == served
+    is_plain = form == "plain" or (form is None and dialect in {"functiongemma", "gemma4"})
+    assert ("not_found: 없어요" in served) == is_plain
+
+
+def test_training_text_refuses_an_unknown_result_format() -> None:
+    with pytest.raises(UsageError, match="result_format is invalid: 'flat'"):
+        training_text({"messages": [USER, REPLY], "result_format": "flat"}, DIALECTS["json"])
+
+
+SINGLE_CALL = {
+    "json": '{"name": "f", "parameters": {}}<end_of_turn>',
+    "pythonic": "[f()]<end_of_turn>",
+    "functiongemma": "<start_function_call>call:f{}<end_function_call><start_function_response>",
+    "gemma4": "<|tool_call>call:f{}<tool_call|><|tool_response>",
+}
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS])
+def test_training_text_ends_with_a_call_without_result(dialect: str) -> None:
+    [pair] = prompt_completions({"messages": [USER, CALL]}, DIALECTS[dialect])
+    assert pair["prompt"] == DIALECTS[dialect].encode([UserMessage(text="안녕")], [])
+    assert pair["completion"] == SINGLE_CALL[dialect]
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS])
+def test_training_text_keeps_parallel_calls_in_one_message(dialect: str) -> None:
+    calls = {**CALL, "tool_calls": [*CALL["tool_calls"], {"function": {"name": "g"}}]}
+    [pair] = prompt_completions({"messages": [USER, calls]}, DIALECTS[dialect])
+    parsed = DIALECTS[dialect].parse(pair["completion"], [{"name": "f"}, {"name": "g"}])
+    assert [each.name for each in parsed.calls] == ["f", "g"]
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("dialect", [*DIALECTS])
+def test_training_text_has_the_first_message_as_instructions(dialect: str, role: str) -> None:
+    row = {"messages": [{"role": role, "content": " 짧게.\n"}, USER, REPLY]}
+    text = training_text(row, DIALECTS[dialect]).text
+    assert text.startswith(DIALECTS[dialect].encode([UserMessage(text="안녕")], [], "짧게."))
+
+
+ROUTE = {"name": "map", "arguments": {"to": "B", "at": "A"}}
+LIGHT = {"name": "light", "arguments": {}}
+SENTENCE = "You are a model that can do function calling with the following functions"
+GOOGLE: dict[str, Any] = {
+    "messages": [
+        {"role": "developer", "content": f"Today is Friday\n{SENTENCE}\n"},
+        {"role": "user", "content": "Light and map", "tool_calls": None},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"type": "function", "function": ROUTE},
+                {"type": "function", "function": LIGHT},
+            ],
+        },
+        {
+            "role": "tool",
+            "content": [
+                {"name": "map", "response": {"shown": True, "n": 2}},
+                {"name": "light", "response": "on"},
+            ],
+        },
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "And off"},
+        {"role": "assistant", "tool_calls": [{"function": LIGHT}]},
+    ],
+    "tools": [
+        {"function": {"name": "light", "description": "Light.", "parameters": {"type": "OBJECT"}}}
+    ],
+}
+"""A row as in Google's data sets: a developer, no ids, results of several calls in one message."""
+
+
+def test_training_text_of_googles_data_is_as_their_notebooks_print() -> None:
+    assert training_text(GOOGLE, DIALECTS["functiongemma"]).text == (
+        f"<bos><start_of_turn>developer\nToday is Friday\n{SENTENCE}"
+        "<start_function_declaration>declaration:light{description:<escape>Light.<escape>,"
+        "parameters:{type:<escape>OBJECT<escape>}}<end_function_declaration><end_of_turn>\n"
+        "<start_of_turn>user\nLight and map<end_of_turn>\n<start_of_turn>model\n"
+        "<start_function_call>call:map{at:<escape>A<escape>,to:<escape>B<escape>}"
+        "<end_function_call><start_function_call>call:light{}<end_function_call>"
+        "<start_function_response>response:map{n:2,shown:true}<end_function_response>"
+        "<start_function_response>response:light{value:<escape>on<escape>}<end_function_response>"
+        "Done.<end_of_turn>\n<start_of_turn>user\nAnd off<end_of_turn>\n<start_of_turn>model\n"
+        "<start_function_call>call:light{}<end_function_call><start_function_response>"
+    )
+
+
+def test_training_text_takes_ids_that_are_used_again() -> None:
+    def exchange(content: str) -> list[dict[str, Any]]:
+        return [USER, CALL, {**RESULT, "content": content}, REPLY]
+
+    row = {"messages": [*exchange('{"n":1}'), *exchange('{"n":2}')]}
+    text = training_text(row, DIALECTS["gemma4"]).text
+    assert text.index("response:f{n:1}") < text.index("response:f{n:2}")
