@@ -75,7 +75,7 @@ async def check_data(
         replace(
             sources,
             scenarios=sources.scenarios[start : start + _BATCH_SIZE],
-            faults=() if start else sources.faults,
+            issues=() if start else sources.issues,
         )
         for start in starts
     ]

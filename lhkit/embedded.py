@@ -53,7 +53,7 @@ async def embedded_sha256(name: str, settings: Settings) -> str | None:
     if not await asyncio.to_thread(path.exists):
         return None
     if settings.runtime == LLAMA_CPP:
-        return await asyncio.to_thread(llama_cpp_server.light_sha256, path)
+        return await asyncio.to_thread(llama_cpp_server.gguf_sha256, path)
     return await weights_sha256(path, settings.cache_dir)
 
 
@@ -105,8 +105,8 @@ async def prepare_server(
                 f"{VLLM}"
             )
         llama_cpp_server.require_llama_cpp()
-        file = await llama_cpp_server.ensure_light(settings.cache_dir, name, report=reports.weights)
-        plan = await llama_cpp_server.light_plan(
+        file = await llama_cpp_server.ensure_gguf(settings.cache_dir, name, report=reports.weights)
+        plan = await llama_cpp_server.gguf_plan(
             name, file, settings.cache_dir, settings.now(), port=port
         )
         return LocalServer(plan, report=reports.server)

@@ -196,7 +196,7 @@ def assert_passed(record: "SampleRecord") -> None:
     from lhkit.harness.records.transcript import transcript
 
     __tracebackhide__ = True
-    score, occurred = record.judgement, _occurred(record)
+    score, occurred = record.score, _occurred(record)
     if score.verdict is Verdict.PASS and not occurred:
         return
     conversation = transcript(record, load_catalog("en"), max_chars=2_000)
@@ -209,7 +209,7 @@ def _occurred(record: "SampleRecord") -> list[str]:
 
     return [
         f"violation that occurred: {violation.code} {violation.detail}".rstrip()
-        for violation in record.judgement.violations
+        for violation in record.score.violations
         if violation.severity is Severity.ESCAPED
     ]
 
@@ -290,11 +290,11 @@ class Plugin:
     _scenarios: dict[Path, "Sequence[Scenario]"] = field(default_factory=dict)
     _runner: asyncio.Runner | None = None
     _planner: "SuitePlanner | None" = None
-    _fault: str = ""
+    _error: str = ""
     _planned: "dict[tuple[str, Path], PlannedSuite]" = field(default_factory=dict)
     _manifest: str = ""
     _recorder: "SuiteRecorder | None" = None
-    _usage_fault: str = ""
+    _usage_error: str = ""
     _notices: list[str] = field(default_factory=list)
     _errors: Counter[str] = field(default_factory=Counter)
     _skipped: int = 0
@@ -416,11 +416,11 @@ class Plugin:
         except LhkitError as error:
             self._refuse(session, str(error))
 
-    def _refuse(self, session: pytest.Session, fault: str) -> None:
+    def _refuse(self, session: pytest.Session, error: str) -> None:
         """End the session with one message, also from a worker of xdist."""
         if not self.is_worker:
-            raise pytest.UsageError(fault)
-        self.config.workeroutput["lhkit_fault"] = fault  # type: ignore[attr-defined]
+            raise pytest.UsageError(error)
+        self.config.workeroutput["lhkit_error"] = error  # type: ignore[attr-defined]
         session.items.clear()
 
     def _prepare(self, samples: Mapping[pytest.Item, Sample]) -> None:
@@ -428,8 +428,8 @@ class Plugin:
         from lhkit.settings import load_settings
 
         same_id = _same_id(samples.values())
-        if self.folder and (fault := _several_toolsets(samples.values()) or same_id):
-            raise UsageError(fault)
+        if self.folder and (error := _several_toolsets(samples.values()) or same_id):
+            raise UsageError(error)
         options, settings = self.options(), load_settings()
         if not (options.model or options.base_url or settings.base_url):
             for item in samples:
@@ -457,7 +457,7 @@ class Plugin:
                 self._manifest = planned.manifest
                 self._notices += planned.notices
         except ModelUnavailableError as error:
-            self._fault = str(error)
+            self._error = str(error)
         if self.is_worker:
             self.config.workeroutput["lhkit_notices"] = self._notices  # type: ignore[attr-defined]
 
@@ -477,8 +477,8 @@ class Plugin:
         Raises:
             InfrastructureError: it cannot be scored.
         """
-        if self._fault:
-            raise InfrastructureError(self._fault)
+        if self._error:
+            raise InfrastructureError(self._error)
         planned = self._planned.get((sample.toolset, sample.path))
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
@@ -493,7 +493,7 @@ class Plugin:
             }
             self._manifest = ""
         if not record.is_valid:
-            raise InfrastructureError("\n".join([*record.judgement.reasons, *_occurred(record)]))
+            raise InfrastructureError("\n".join([*record.score.reasons, *_occurred(record)]))
         return record
 
     @pytest.hookimpl(wrapper=True)
@@ -564,16 +564,16 @@ class Plugin:
     def pytest_testnodedown(self, node: Any) -> None:
         """Keep what a worker of xdist has to say."""
         output = getattr(node, "workeroutput", {})
-        self._usage_fault = output.get("lhkit_fault", self._usage_fault)
+        self._usage_error = output.get("lhkit_error", self._usage_error)
         self._notices += [n for n in output.get("lhkit_notices", ()) if n not in self._notices]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Complete the run folder, and close the model."""
         if self._recorder is not None:
             self._recorder.close()
-            if self._recorder.fault and session.exitstatus == pytest.ExitCode.OK:
+            if self._recorder.error and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        if self._usage_fault:
+        if self._usage_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         if self._runner is not None and self._planner is not None:
             with self._runner:
@@ -581,8 +581,8 @@ class Plugin:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print what was kept, left out, or could not be written."""
-        if self._usage_fault:
-            terminalreporter.write_line(f"ERROR: {self._usage_fault}", red=True)
+        if self._usage_error:
+            terminalreporter.write_line(f"ERROR: {self._usage_error}", red=True)
         for line in self._summary():
             terminalreporter.write_line(f"lhkit: {line}")
 
@@ -627,7 +627,7 @@ def _same_id(samples: Iterable[Sample]) -> str:
 def _replies(record: "SampleRecord") -> list[Any]:
     from lhkit.harness.figures.metrics import count_read_calls
 
-    requests = record.evidence.requests
+    requests = record.trajectory.requests
     found = (request.response.identity for request in requests)
     models = {(each.model, each.weights, each.dialect) for each in found if each is not None}
     read = count_read_calls(requests)

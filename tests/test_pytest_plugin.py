@@ -238,7 +238,7 @@ def test_plugin_reads_options_from_the_configuration(
     assert (code, outcomes(output)) == (0, {"passed": 2, "deselected": 1})
     run = lhkit.Run.load(project / "runs" / "nightly")
     assert [str(record.sample_id) for record in run.records] == ["list", "add"]
-    assert run.records[0].evidence.initial_state
+    assert run.records[0].trajectory.initial_state
 
 
 def test_plugin_applies_the_options_of_eval(project: Path, run_pytest: RunPytest) -> None:
@@ -352,7 +352,7 @@ def test_plugin_writes_a_run_folder_by_two_workers_and_resumes_it(
     assert run_pytest(*options)[0] == 0
     folder = project / "runs" / "nightly"
     run = lhkit.Run.load(folder)
-    assert [record.judgement.verdict for record in run.records] == ["pass"] * 3
+    assert [record.score.verdict for record in run.records] == ["pass"] * 3
     assert run.manifest.invocations[0].concurrency == 2
     before = (folder / "records.jsonl").read_bytes()
     code, output = run_pytest(*options)

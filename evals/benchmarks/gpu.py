@@ -477,12 +477,12 @@ def pairs(one: Run, other: Run) -> dict[str, int]:
     both = [(records[r.sample_id], r) for r in other.records if r.sample_id in records]
 
     def outputs(record: Any) -> list[tuple[int, ...]]:
-        turns = record.evidence.turns
+        turns = record.trajectory.turns
         return [call.response.token_ids for turn in turns for call in turn.model_calls]
 
     return {
         "pairs": len(both),
-        "same_verdict": sum(a.judgement.verdict == b.judgement.verdict for a, b in both),
+        "same_verdict": sum(a.score.verdict == b.score.verdict for a, b in both),
         "same_outputs": sum(outputs(a) == outputs(b) for a, b in both),
     }
 

@@ -148,7 +148,7 @@ async def run_lhkit(job: Job, watch: Stopwatch) -> Load:
         requests=sum(map(len, conversations)),
         prompt_tokens=summary.tokens.prompt,
         output_tokens=summary.tokens.completion,
-        failed=sum(record.judgement.verdict == "invalid" for record in records),
+        failed=sum(record.score.verdict == "invalid" for record in records),
         ttft=percentiles(summary.times["first_token"]),
         turn=percentiles(summary.times["turn_time"]),
     )
@@ -156,7 +156,7 @@ async def run_lhkit(job: Job, watch: Stopwatch) -> Load:
 
 def sent_requests(record: SampleRecord) -> Iterator[Request]:
     """Yield the requests of a conversation that were answered."""
-    for turn in record.evidence.turns:
+    for turn in record.trajectory.turns:
         for call in turn.model_calls:
             tokens = call.response.usage.completion_tokens
             if call.response.prompt_text and tokens:

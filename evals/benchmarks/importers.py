@@ -87,9 +87,9 @@ async def passes(scenario: Scenario, calls: Calls, reply: str, toolset: Toolset)
     if scenario.tags[0] == "tau2":
         trace = TurnTrace(messages=tuple((call,) for call in calls), reply=reply)
     record = await run_sample(scenario, trace_model([trace], name="answer"), toolset)
-    verdict = record.judgement.verdict
+    verdict = record.score.verdict
     if verdict is Verdict.INVALID:
-        raise RuntimeError(f"{scenario.id}: {record.judgement.reasons}")
+        raise RuntimeError(f"{scenario.id}: {record.score.reasons}")
     return verdict is Verdict.PASS
 
 

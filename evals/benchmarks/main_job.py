@@ -141,7 +141,7 @@ async def play(model: ChatModel) -> Round:
 
 def opening_s(record: SampleRecord) -> float | None:
     """Return the time to first token of a conversation's first request, in seconds."""
-    calls = record.evidence.turns[0].model_calls if record.evidence.turns else ()
+    calls = record.trajectory.turns[0].model_calls if record.trajectory.turns else ()
     return calls[0].response.timing.first_token_s if calls else None
 
 

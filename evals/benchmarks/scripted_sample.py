@@ -123,7 +123,7 @@ def play(count: int, folder: Path, *, repeats: int = 1) -> Cost:
     cost = Cost(
         cpu_s=time.process_time() - cpu_s, wall_s=time.perf_counter() - wall_s, peak_mib=peak_mib()
     )
-    if any(record.judgement.verdict is not Verdict.PASS for record in run.records):
+    if any(record.score.verdict is not Verdict.PASS for record in run.records):
         raise AssertionError("a sample did not pass")
     return cost
 

@@ -139,14 +139,14 @@ def sent_request(record: SampleRecord) -> Sent:
     Raises:
         AssertionError: the number of requests is not one, or the sample is invalid.
     """
-    calls = [call for turn in record.evidence.turns for call in turn.model_calls]
+    calls = [call for turn in record.trajectory.turns for call in turn.model_calls]
     if (
-        record.judgement.verdict is Verdict.INVALID
+        record.score.verdict is Verdict.INVALID
         or len(calls) != 1
         or not calls[0].response.prompt_text
     ):
         raise AssertionError(
-            f"{record.sample_id}: {record.judgement.verdict} after {len(calls)} requests, not 1"
+            f"{record.sample_id}: {record.score.verdict} after {len(calls)} requests, not 1"
         )
     (call,) = calls
     return Sent(

@@ -55,7 +55,7 @@ class Row:
     version: str
     tools: int
     counts: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
+    issues: list[str] = field(default_factory=list)
 
 
 COLUMNS = ("registered", "rendered", "read back", "example", "constrained", "form", "fields")
@@ -104,20 +104,20 @@ def try_list(listed: Mapping[str, Any]) -> Row:
         tools, lambda _name: lambda _args, _deps: ToolOk({"done": True})
     )
     row.counts["registered"] = len(registry)
-    row.faults += [f"{name}: {reason}" for name, reason in registry.left_out.items()]
+    row.issues += [f"{name}: {reason}" for name, reason in registry.left_out.items()]
     calls: dict[str, dict[str, Any]] = {}
     for name, tool in registry.items():
         found = plausible_calls(tool, registry.validator(name), ids={}, text=TEXT, today=TODAY)
         if found:
             calls[name] = dict(found[-1].args)
         else:
-            row.faults.append(f"{name}: no example")
+            row.issues.append(f"{name}: no example")
         try_dialects(tool, calls.get(name), row)
         try_form(tool, calls.get(name), row)
     row.counts["example"] = len(calls)
     without = DIALECTS["json"].unconstrained_tools(registry.definitions)
     row.counts["constrained"] = len(registry) - len(without)
-    row.faults += [f"{name}: not constrained: {reason}" for name, reason in without.items()]
+    row.issues += [f"{name}: not constrained: {reason}" for name, reason in without.items()]
     asyncio.run(try_scenarios(registry, calls, row))
     return row
 
@@ -132,7 +132,7 @@ def try_dialects(tool: ToolDefinition, args: Mapping[str, Any] | None, row: Row)
     for dialect in DIALECTS.values():
         parsed = dialect.parse(dialect.render_call(tool.name, args), [tool])
         if [(call.name, call.args) for call in parsed.calls] != [(tool.name, args)]:
-            row.faults.append(f"{tool.name}: {dialect.name} reads another call")
+            row.issues.append(f"{tool.name}: {dialect.name} reads another call")
             return
     row.counts["read back"] += 1
 
@@ -148,7 +148,7 @@ def try_form(tool: ToolDefinition, args: Mapping[str, Any] | None, row: Row) -> 
     if back == dict(args or {}):
         row.counts["form"] += 1
     else:
-        row.faults.append(f"{tool.name}: the form gives other arguments: {back}")
+        row.issues.append(f"{tool.name}: the form gives other arguments: {back}")
 
 
 async def try_scenarios(
@@ -162,14 +162,14 @@ async def try_scenarios(
         file.write_text(yaml.safe_dump(scenarios, allow_unicode=True), encoding="utf-8")
         findings = await lint(read_sources([file]), toolset)
         errors = {each.scenario: each for each in findings if each.level is Level.ERROR}
-        row.faults += [f"{name}: lint: {each.message}" for name, each in errors.items()]
+        row.issues += [f"{name}: lint: {each.message}" for name, each in errors.items()]
         row.counts["linted"] = len(scenarios) - len(errors)
         for one in load_scenarios([file]):
             if one.id not in errors:
                 try:
                     report = await mutate([one], toolset)
                 except LhkitError as error:
-                    row.faults.append(f"{one.id}: mutate: {error}")
+                    row.issues.append(f"{one.id}: mutate: {error}")
                     continue
                 row.counts["mistakes"] += report.total.tried
                 row.counts["noticed"] += report.total.noticed
@@ -202,8 +202,8 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         yield f"| {row.package} | {row.version} | {row.tools} | {counts} |"
     yield ""
     for row in rows:
-        for fault in row.faults:
-            yield f"- {row.package}: {' '.join(fault.split())[:160]}"
+        for issue in row.issues:
+            yield f"- {row.package}: {' '.join(issue.split())[:160]}"
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class NotIsolatedError(UsageError):
 
 
 class RegistrationError(UsageError):
-    """A tool definition is invalid; the message names the tool and the fault."""
+    """A tool definition is invalid; the message names the tool and the issue."""
 
 
 class ScenarioError(UsageError):

@@ -17,7 +17,7 @@ from lhkit.chat.claims import SENTENCE, read_part, success_phrases
 from lhkit.confirm.decision import changed_arguments
 from lhkit.conversation.messages import (
     ChangeKind,
-    ClaimFault,
+    ClaimReason,
     FalseReplyClaim,
     RowChange,
     ToolCallMessage,
@@ -130,21 +130,21 @@ def find_false_claim(
             if own or not has_written:
                 words = sentence.strip()
                 words = words if len(words) <= _CLAIM_CHARS else phrase[:_CLAIM_CHARS]
-                fault = _FAULTS.get(own[-1], ClaimFault.NOT_RUN) if own else ClaimFault.NOTHING
-                return FalseReplyClaim(words=words, fault=fault)
+                reason = _REASONS.get(own[-1], ClaimReason.NOT_RUN) if own else ClaimReason.NOTHING
+                return FalseReplyClaim(words=words, reason=reason)
     return None
 
 
-_FAULTS: Mapping[TruthKind | None, ClaimFault] = {
-    TruthKind.UNCHANGED: ClaimFault.UNCHANGED,
-    TruthKind.FAILED: ClaimFault.FAILED,
+_REASONS: Mapping[TruthKind | None, ClaimReason] = {
+    TruthKind.UNCHANGED: ClaimReason.UNCHANGED,
+    TruthKind.FAILED: ClaimReason.FAILED,
 }
 
 
 def claim_text(claim: FalseReplyClaim, catalog: Catalog) -> str:
     """Return the sentence that marks a reply which contradicts the lines of truth."""
     words = one_line(visible(claim.words, keep_emoji=True), max_chars=_CLAIM_CHARS)
-    return catalog.text(f"truth.claim_{claim.fault}", words=words)
+    return catalog.text(f"truth.claim_{claim.reason}", words=words)
 
 
 def _what(tool: str, outcome: ToolCallOutcome, kind: TruthKind, catalog: Catalog) -> str:

@@ -105,10 +105,12 @@ def _edit(
     text = origin.file.read_bytes().decode("utf-8")
     if options.phrase is not None:
         turn = options.turn or 0
-        if turn >= len(record.evidence.turns):
-            last = len(record.evidence.turns) - 1
+        if turn >= len(record.trajectory.turns):
+            last = len(record.trajectory.turns) - 1
             raise UsageError(f"{scenario_id} has no turn {turn}: give --turn 0 to {last}")
-        return accept_phrase(options.phrase, turn, record.evidence.turns[turn].reply, origin, text)
+        return accept_phrase(
+            options.phrase, turn, record.trajectory.turns[turn].reply, origin, text
+        )
     observed = _observed_argument(options, record)
     schema = tool_schema(observed, record, manifest)
     return accept_argument(observed, origin, schema, text)

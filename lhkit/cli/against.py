@@ -223,7 +223,7 @@ def _against_run(
         request.response
         for record in run.records
         if record.sample_id.scenario == name and not record.sample_id.wording
-        for request in record.evidence.requests[:1]
+        for request in record.trajectory.requests[:1]
     ]
     if not responses:
         known = ", ".join(dict.fromkeys(record.sample_id.scenario for record in run.records))

@@ -233,11 +233,11 @@ def _written(
 ) -> Iterator[tuple[Sequence[Mapping[str, Any]], str]]:
     """Yield groups of scenarios and their text: all of them, or halves of those that do not fit."""
     size = sum(len(compact(scenario).encode(errors="replace")) for scenario in scenarios)
-    fault = f"larger than {MAX_FILE_BYTES:,} bytes"
+    issue = f"larger than {MAX_FILE_BYTES:,} bytes"
     try:
         text = _WRITERS[extension](scenarios) if size <= MAX_FILE_BYTES else None
     except UsageError as error:
-        text, fault = None, str(error)
+        text, issue = None, str(error)
     if text is not None and len(text.encode()) <= MAX_FILE_BYTES:
         yield scenarios, text
     elif len(scenarios) > 1:
@@ -246,7 +246,7 @@ def _written(
             yield from _written(part, extension, places, unwritten)
     else:
         (name,) = (scenario["id"] for scenario in scenarios)
-        unwritten.append(Loss(code="invalid", where=places.get(name, name), detail=fault))
+        unwritten.append(Loss(code="invalid", where=places.get(name, name), detail=issue))
 
 
 async def _check_suite(

@@ -62,9 +62,9 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
     for finding in findings:
         text = Text(printable(str(finding)), style=_STYLES[finding.level])
         console.print(text, soft_wrap=True)
-    if not sources.faults and (note := _gate_note(options, len(sources.scenarios), catalog)):
+    if not sources.issues and (note := _gate_note(options, len(sources.scenarios), catalog)):
         console.print(note, soft_wrap=True)
-    refused = len({fault.file for fault in sources.faults})
+    refused = len({issue.file for issue in sources.issues})
     console.print(
         catalog.text(
             "lint.counts",

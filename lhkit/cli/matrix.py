@@ -140,7 +140,7 @@ class _Matrix:
             async with evaluation.open_replicas(cluster) as opened:
                 provenance = await read_provenance(evaluation.settings)
                 runs[name] = await evaluation.run(opened, provenance, progress=False)
-            text = self.catalog.text("matrix.played", arm=name)
+            text = self.catalog.text("matrix.completed", arm=name)
             print_lines([text, *opened.warnings(self.catalog)], self.console)
 
         if missing:

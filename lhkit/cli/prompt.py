@@ -31,7 +31,7 @@ from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import LOCALES, AsJson, ChatTemplateFile, Dialect, Paths, Toolset
 from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.conversation.messages import Message, UserMessage
-from lhkit.harness.scenarios.faults import did_you_mean
+from lhkit.harness.scenarios.issues import did_you_mean
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at

@@ -76,15 +76,15 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
 
 
 def _changed_verdicts(old: Run, new: Run, catalog: Catalog) -> Iterator[str]:
-    before = {record.sample_id: record.judgement.verdict for record in old.records}
+    before = {record.sample_id: record.score.verdict for record in old.records}
     changed = [
-        record for record in new.records if record.judgement.verdict is not before[record.sample_id]
+        record for record in new.records if record.score.verdict is not before[record.sample_id]
     ]
     if not changed:
         yield catalog.text("rescore.unchanged")
         return
     yield catalog.text("rescore.changed", count=len(changed))
     for record in changed:
-        reason = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
-        verdict = record.judgement.verdict
+        reason = f" · {record.score.reasons[0]}" if record.score.reasons else ""
+        verdict = record.score.verdict
         yield f"  {record.sample_id}: {before[record.sample_id]} → {verdict}{reason}"

@@ -177,11 +177,11 @@ class SuiteRecorder:
 
     Attributes:
         folder: the run folder.
-        fault: why it cannot be written; empty if it can.
+        error: why it cannot be written; empty if it can.
     """
 
     folder: Path
-    fault: str = ""
+    error: str = ""
     _kept: set[str] = field(default_factory=set)
     _are_valid: dict[str, bool] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -201,7 +201,7 @@ class SuiteRecorder:
             self._are_valid[sample] = is_valid
         else:
             self._kept.add(sample)
-        if self.fault:
+        if self.error:
             return
         try:
             if manifest and self._manifest is None:
@@ -211,18 +211,18 @@ class SuiteRecorder:
             if line and self._journal is not None:
                 self._journal.append(line)
         except LhkitError as error:
-            self.fault = str(error)
+            self.error = str(error)
 
     def close(self) -> None:
         """Complete the manifest, and release the folder."""
         with self._stack:
-            if self._manifest is None or self.fault:
+            if self._manifest is None or self.error:
                 return
             *earlier, last = self._manifest.invocations
             run = len(self._are_valid)
             result = {
                 "ended_at": load_settings().now().isoformat(),
-                "played": run,
+                "completed": run,
                 "invalid": list(self._are_valid.values()).count(False),
                 "finished": last.kept + run == len(SampleHashes.from_manifest(self._manifest)),
             }
@@ -231,12 +231,12 @@ class SuiteRecorder:
             try:
                 write_manifest(self.folder, manifest)
             except LhkitError as error:
-                self.fault = str(error)
+                self.error = str(error)
 
     def summary(self) -> Iterator[str]:
         """Yield how many samples were kept, and why records could not be written."""
         if self._kept:
             total = len(self._kept | self._are_valid.keys())
             yield load_catalog("en").text("eval.kept", count=len(self._kept), asked=total)
-        if self.fault:
-            yield self.fault
+        if self.error:
+            yield self.error

@@ -118,7 +118,7 @@ class ParsedForm:
     """The parsed values of a form, and the error messages; both by field name."""
 
     values: Mapping[str, JSON]
-    faults: Mapping[str, str]
+    errors: Mapping[str, str]
 
 
 def parse_form(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
@@ -346,18 +346,18 @@ def _with_default(field: FormField, default: Any) -> FormField:
 def filled(form: Form, typed: Typed, catalog: Catalog) -> ParsedForm:
     """Return the values of a filled-in form; empty optional fields are omitted."""
     values: dict[str, JSON] = dict(form.given)
-    faults: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for field in form.fields:
         text = typed.get(field.name, "")
         if text is None or (text if field.is_text else text.strip()):
             try:
                 values[field.name] = parse_value(field, text)
             except ValueError:
-                faults[field.name] = catalog.text("form.wrong", expected=expected(field, catalog))
+                errors[field.name] = catalog.text("form.wrong", expected=expected(field, catalog))
         elif field.is_required:
             key = "form.needed_or_null" if field.is_nullable else "form.needed"
-            faults[field.name] = catalog.text(key)
-    return ParsedForm(values={} if faults else values, faults=faults)
+            errors[field.name] = catalog.text(key)
+    return ParsedForm(values={} if errors else values, errors=errors)
 
 
 _SECRETS = (

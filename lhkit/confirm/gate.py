@@ -4,7 +4,7 @@ Fails closed: a cancelled or dismissed question, a time-out, a second question w
 any error count as no. Not prevented: a user who approves without reading.
 
 To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.description`,
-`request.texts` and `request.fault`, and return `Approve()` only if the user explicitly approved
+`request.texts` and `request.error`, and return `Approve()` only if the user explicitly approved
 after the question was shown, else `Reject(reason)`, or `Edit(arguments)`. The short form is a bool.
 Wrap it in `GuardedGate` for a time-out and one question at a time. Add `is_person = True` if a
 person answers, and `fill_in` (`FormGate`) if it can show forms:
@@ -54,7 +54,7 @@ class ConfirmRequest:
         given: those arguments as the model wrote them that were converted or completed.
         id: unique for each question.
         parameters: the JSON Schema of the arguments, for the fields of an edit.
-        fault: why the edit that the user made before is invalid; empty for the first question.
+        error: why the edit that the user made before is invalid; empty for the first question.
         revise: returns the changed fields of the request for edited arguments, or raises
             InvalidEditError; see `edited`. None if they cannot be edited.
     """
@@ -68,7 +68,7 @@ class ConfirmRequest:
     given: Mapping[str, JSON] = field(default_factory=dict, repr=False, compare=False)
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    fault: str = ""
+    error: str = ""
     revise: Callable[[Any], Mapping[str, Any]] | None = field(
         default=None, repr=False, compare=False
     )
@@ -89,7 +89,7 @@ class ConfirmRequest:
         """
         if self.revise is None:
             raise InvalidEditError(f"the arguments of {self.tool} cannot be edited here")
-        return replace(self, **self.revise(arguments), fault="")
+        return replace(self, **self.revise(arguments), error="")
 
     @property
     def texts(self) -> tuple[str, ...]:

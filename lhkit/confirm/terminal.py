@@ -125,8 +125,8 @@ class TerminalGate:
         self._write(visible(f"{request.tool}: {request.description}"))
         try:
             while True:
-                if shown.fault:
-                    self._write(visible(shown.fault))
+                if shown.error:
+                    self._write(visible(shown.error))
                 self._write(visible("\n".join(shown.texts)))
                 await self._fresh()
                 line = await self._read(prompt)
@@ -159,7 +159,7 @@ class TerminalGate:
         try:
             return request.edited(edited_arguments(form, typed, request.args, self._catalog).values)
         except InvalidEditError as error:
-            return replace(request, fault=str(error))
+            return replace(request, error=str(error))
 
     async def _typed(self, field: FormField, args: Mapping[str, JSON]) -> Typed | None:
         """Return an argument's text, which its field accepts; None to stop editing."""
@@ -175,10 +175,10 @@ class TerminalGate:
             if text is None:
                 continue
             typed = {field.name: text}
-            faults = edited_arguments(Form(fields=(field,)), typed, args, self._catalog).faults
-            if not faults:
+            errors = edited_arguments(Form(fields=(field,)), typed, args, self._catalog).errors
+            if not errors:
                 return typed
-            self._write(visible(faults[field.name]))
+            self._write(visible(errors[field.name]))
 
     def _chosen(self, field: FormField, line: str) -> str | None:
         """Return the text of a line; None, after a message, if it names several choices."""
@@ -245,9 +245,9 @@ class TerminalGate:
             if typed is None:
                 continue
             result = filled(form, {field.name: typed}, self._catalog)
-            if not result.faults:
+            if not result.errors:
                 return result
-            self._write(visible(result.faults[field.name]))
+            self._write(visible(result.errors[field.name]))
 
     def _show(self, field: FormField) -> None:
         is_unsaid = field.is_nullable and not field.choices

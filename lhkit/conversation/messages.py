@@ -86,7 +86,7 @@ class RowChange:
     rows: tuple[tuple[Any, ...], ...] = ()
 
 
-class ClaimFault(StrEnum):
+class ClaimReason(StrEnum):
     """Why the success that a reply claims did not happen."""
 
     NOTHING = "nothing"  # no write ran
@@ -100,7 +100,7 @@ class FalseReplyClaim:
     """Words of a reply that claim a write which did not happen in its turn."""
 
     words: str
-    fault: ClaimFault
+    reason: ClaimReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

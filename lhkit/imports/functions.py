@@ -24,7 +24,7 @@ from lhkit.imports.decoding import decode_json, read_json
 from lhkit.imports.tool_shapes import parse_tools
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.validation import value_fault
+from lhkit.tools.validation import value_issue
 from lhkit.toolset import day_of, load_named
 
 Function: TypeAlias = Callable[..., Any]
@@ -95,7 +95,7 @@ def _with_null_arguments(tool: ToolDefinition) -> ToolDefinition:
     implied = {
         name: None
         for name, inner in optional
-        if SchemaNode(inner, schema).default() is ABSENT and value_fault(schema, name, None) is None
+        if SchemaNode(inner, schema).default() is ABSENT and value_issue(schema, name, None) is None
     }
     return replace(tool, implied=implied)
 

@@ -17,7 +17,7 @@ from lhkit.chat.assistant import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.conversation.messages import ToolCall
 from lhkit.conversation.tool_results import ToolErr, result_to_dict
-from lhkit.harness.authoring.reference import fault_text, gold_model
+from lhkit.harness.authoring.reference import gold_model, issue_text
 from lhkit.harness.authoring.scenario_yaml import detect_locale, expected_changes, literals
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.running.sessions import read_row_keys
@@ -247,7 +247,7 @@ class _Converter:
             "turns": [self._convert_turn(turn, losses) for turn in self.reader.turns],
         }
         record = await run_sample(to_scenario(scenario), gold_model, self.toolset)
-        for claim in record.judgement.false_claims:
+        for claim in record.score.false_claims:
             tools = {recorded.call.name for recorded in self.reader.turns[claim.turn].calls}
             has_write = bool(tools & self.toolset.registry.destructive)
             code = "claim" if has_write else "claim_kept"  # without a write it is only a guess
@@ -255,9 +255,9 @@ class _Converter:
             if has_write:
                 scenario["turns"][claim.turn]["gold"].pop("say", None)
         with opened(self.toolset, world, scenario["locale"]) as session:
-            keys = read_row_keys(session, record.evidence.initial_state)
+            keys = read_row_keys(session, record.trajectory.initial_state)
         return scenario | expected_changes(
-            record.evidence.initial_state, record.evidence.final_state, keys
+            record.trajectory.initial_state, record.trajectory.final_state, keys
         )
 
     def _recorded_results(self, losses: list[Loss]) -> Iterator[dict[str, Any]]:
@@ -320,7 +320,7 @@ class _Converter:
         verdict = self._registry.validator(call.name).check(call.args)
         if isinstance(verdict, Accepted):
             return None
-        return f"{call.name} refuses its arguments: {fault_text(verdict)}"
+        return f"{call.name} refuses its arguments: {issue_text(verdict)}"
 
     def _expected_call(self, call: ToolCall, losses: list[Loss]) -> dict[str, Any]:
         """Return an expected call; optional if the tool refuses it, as a later call corrects it."""

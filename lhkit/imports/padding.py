@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lhkit.base.schema import in_place, item_schemas, property_schemas
-from lhkit.tools.validation import value_fault
+from lhkit.tools.validation import value_issue
 
 
 def drop_padding(
@@ -52,4 +52,4 @@ def _without(
 
 def _takes_null(schemas: Sequence[Any], root: Mapping[str, Any]) -> bool:
     wrapper = {**root, "properties": {"value": {"allOf": list(schemas)}}}
-    return bool(schemas) and value_fault(wrapper, "value", None) is None
+    return bool(schemas) and value_issue(wrapper, "value", None) is None

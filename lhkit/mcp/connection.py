@@ -330,9 +330,9 @@ class McpConnection:
         """Return the first cause in one line, masked before it is cut."""
         error = _first_error(error)
         if isinstance(error, ValidationError):
-            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(map(str, fault["loc"]))
-            text = f"its response is not valid MCP: {where}: {fault['msg']}"
+            issue = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(map(str, issue["loc"]))
+            text = f"its response is not valid MCP: {where}: {issue['msg']}"
             return cut(self._mask.message(text), _MAX_SHOWN_ERROR)
         text = str(error).partition(" [type=")[0]  # pydantic's details are cut in the middle
         text = cut(" ".join(self._mask.message(text).split()), _MAX_SHOWN_ERROR)

@@ -118,9 +118,9 @@ def _read_entry(file: Path, name: str) -> Launch | Remote:
     try:
         server: Launch | Remote = _ENTRIES[server_type].validate_python(values)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(map(str, fault["loc"]))
-        raise UsageError(f"{file}: {name}.{where}: {fault['msg']}") from error
+        issue = error.errors(include_url=False)[0]
+        where = ".".join(map(str, issue["loc"]))
+        raise UsageError(f"{file}: {name}.{where}: {issue['msg']}") from error
     return server
 
 

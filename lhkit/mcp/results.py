@@ -151,15 +151,15 @@ def _violation(schema: Mapping[str, Any], structured: Any) -> str:
     if structured is None:
         return "it has no structured content"
     validator: Any = extend(SchemaValidator, validators=_counted())  # type: ignore[no-untyped-call]
-    fault = best_match(validator(checked, registry=EMPTY_REGISTRY).iter_errors(structured))
-    if fault is None:
+    issue = best_match(validator(checked, registry=EMPTY_REGISTRY).iter_errors(structured))
+    if issue is None:
         return ""
-    where = ".".join(str(part) for part in fault.absolute_path) or "the whole"
-    if fault.validator == "required":
-        missing = [name for name in fault.validator_value if name not in fault.instance]
+    where = ".".join(str(part) for part in issue.absolute_path) or "the whole"
+    if issue.validator == "required":
+        missing = [name for name in issue.validator_value if name not in issue.instance]
         return f"{where} lacks {', '.join(map(repr, missing))[:_SHOWN_CHARS]}"
-    wanted = expected_value(fault, schema)[: 2 * _SHOWN_CHARS]
-    return f"{where} is {shown(fault.instance, _SHOWN_CHARS)} and should be {wanted}"
+    wanted = expected_value(issue, schema)[: 2 * _SHOWN_CHARS]
+    return f"{where} is {shown(issue.instance, _SHOWN_CHARS)} and should be {wanted}"
 
 
 def _counted() -> dict[str, Callable[..., Any]]:

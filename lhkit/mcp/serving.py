@@ -208,7 +208,7 @@ class McpServing:
     def _question(self, request: ConfirmRequest) -> ElicitRequestFormParams:
         text = self._catalog.text
         card = f"{request.tool}: {request.description}"
-        lines = [text("confirm.title"), card, *request.texts, request.fault]
+        lines = [text("confirm.title"), card, *request.texts, request.error]
         why = {"type": "string", "title": text("confirm.why_label")}
         return ElicitRequestFormParams(
             message=visible("\n".join(filter(None, lines))),
@@ -299,14 +299,14 @@ def _decision(
         if sent[field.name] not in (None, "")
     }
     done = edited_arguments(Form(fields=fields), typed, shown.args, catalog)
-    if done.faults:
-        faults = (f"{name}: {fault}" for name, fault in done.faults.items())
-        return replace(shown, fault="\n".join(faults))
+    if done.errors:
+        errors = (f"{name}: {error}" for name, error in done.errors.items())
+        return replace(shown, error="\n".join(errors))
     if changed_arguments(shown.args, done.values):
         try:
             return shown.edited(done.values)
         except InvalidEditError as error:
-            return replace(shown, fault=str(error))
+            return replace(shown, error=str(error))
     return Edit(shown.args) if changed_arguments(request.args, shown.args) else Approve()
 
 

@@ -46,7 +46,7 @@ from lhkit.mcp.results import usable_schema
 from lhkit.mcp.session import FILES, Elicitations, McpSession, StateRead, write_files
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import day_of, isolation_fault
+from lhkit.toolset import day_of, isolation_issue
 
 if TYPE_CHECKING:
     from mcp_types import Tool
@@ -266,21 +266,21 @@ class McpToolset:
             UsageError: a declared tool is missing or invalid, or none is left.
             RegistrationError: a tool that `tools` selects cannot be offered.
         """
-        faults = dict(invalid or {})
+        issues = dict(invalid or {})
         by_name: dict[str, Tool] = {}
         for tool in served:
             if by_name.setdefault(tool.name, tool) is not tool:
-                faults[tool.name] = "the server lists several tools of this name: the first is used"
+                issues[tool.name] = "the server lists several tools of this name: the first is used"
         names = ToolNames(by_name)
         declared = _Declared(
-            reads=[self._served_name(name, names, faults) for name in self.reads],
+            reads=[self._served_name(name, names, issues) for name in self.reads],
             claims={
-                self._served_name(name, names, faults): texts for name, texts in self.claims.items()
+                self._served_name(name, names, issues): texts for name, texts in self.claims.items()
             },
         )
         for read in self.state.values():
-            self._served_name(read.tool, names, faults)
-        selected = [self._served_name(name, names, faults) for name in self.tools]
+            self._served_name(read.tool, names, issues)
+        selected = [self._served_name(name, names, issues) for name in self.tools]
         registry = ToolRegistry()
         for served_name in selected or by_name:
             tool, name = by_name[served_name], names.shown(served_name)
@@ -290,19 +290,19 @@ class McpToolset:
             except Exception as error:  # boundary: a server's schema may be anything
                 if self.tools:
                     raise
-                faults[tool.name] = str(error) or type(error).__name__
+                issues[tool.name] = str(error) or type(error).__name__
                 continue
             if len(_description(tool)) > MAX_DESCRIPTION:
                 registry.cut_descriptions[name] = len(_description(tool))
         registry.left_out = {
-            name: why for name, why in faults.items() if not selected or name in selected
+            name: why for name, why in issues.items() if not selected or name in selected
         }
         if not registry:
-            why = "".join(f": {name}: {reason}" for name, reason in list(faults.items())[:1])
+            why = "".join(f": {name}: {reason}" for name, reason in list(issues.items())[:1])
             raise UsageError(f"the MCP server {self.name} has no tool that can be called{why}")
         return registry
 
-    def _served_name(self, name: str, names: "ToolNames", faults: Mapping[str, str]) -> str:
+    def _served_name(self, name: str, names: "ToolNames", issues: Mapping[str, str]) -> str:
         """Return the server's name of a declared tool, which may be written as models see it.
 
         Raises:
@@ -311,8 +311,8 @@ class McpToolset:
         served = names.served(name)
         if served is not None:
             return served
-        if name in faults:
-            raise UsageError(f"the MCP server's tool {name!r} is invalid: {faults[name]}")
+        if name in issues:
+            raise UsageError(f"the MCP server's tool {name!r} is invalid: {issues[name]}")
         raise UsageError(f"the MCP server has no tool {name!r}: it has {shortened_names(names)}")
 
 
@@ -329,8 +329,8 @@ def _validate_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, 
         rows_are = isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows)
         if not rows_are or any(not fields <= row.keys() for row in rows):
             raise UsageError(f"world.{name}: give a list of rows with {', '.join(fields)}")
-    if calls and (fault := isolation_fault(toolset)):
-        raise UsageError(f"world.{_CALLS} is not allowed: {fault}")
+    if calls and (issue := isolation_issue(toolset)):
+        raise UsageError(f"world.{_CALLS} is not allowed: {issue}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,11 +418,11 @@ def _read_declaration(file: Path) -> McpToolset:
     try:
         return _DECLARATION.validate_python(declared)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
+        issue = error.errors(include_url=False)[0]
         where = ".".join(
-            str(part) for part in fault["loc"] if part not in {"Launch", "Remote", "str"}
+            str(part) for part in issue["loc"] if part not in {"Launch", "Remote", "str"}
         )
-        raise UsageError(f"{file}: {where or 'top'}: {fault['msg']}: see docs/mcp.md") from error
+        raise UsageError(f"{file}: {where or 'top'}: {issue['msg']}: see docs/mcp.md") from error
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
 

@@ -319,11 +319,11 @@ def _valid_tools(raw: Mapping[str, Any], left_out: dict[str, str]) -> dict[str, 
         try:
             parse_server_result("tools/list", LATEST_HANDSHAKE_VERSION, {"tools": [tool]})
         except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, fault["loc"][2:]))  # without tools.0
+            issue = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, issue["loc"][2:]))  # without tools.0
             name = tool.get("name") if isinstance(tool, dict) else None
             shown = name if isinstance(name, str) else f"number {number}"
-            left_out[shown] = f"{where}: {fault['msg']}" if where else fault["msg"]
+            left_out[shown] = f"{where}: {issue['msg']}" if where else issue["msg"]
             continue
         tools.append(tool)
     return {**raw, "tools": tools}

@@ -51,7 +51,7 @@ class Replica:
         self._running: set[asyncio.Task[None]] = set()
         self._finished: list[tuple[int, EncodedRecord]] = []
         self._server_log: Path | None = None
-        self._fault: BaseException | None = None
+        self._error: BaseException | None = None
         self._has_finished = asyncio.Event()
 
     async def node(self) -> str:
@@ -106,8 +106,8 @@ class Replica:
         await self.submit(requests)
         await self._has_finished.wait()
         await asyncio.sleep(_COLLECT_AFTER_S)
-        if self._fault is not None:
-            raise self._fault
+        if self._error is not None:
+            raise self._error
         self._has_finished.clear()
         finished, self._finished = self._finished, []
         return finished
@@ -134,7 +134,7 @@ class Replica:
             record = await run_planned_sample(sample, context, attempt=request.attempt)
             self._finished.append((request.ticket, EncodedRecord.from_record(record)))
         except LhkitError as error:
-            self._fault = error
+            self._error = error
         self._has_finished.set()
 
     def _require_context(self) -> SampleContext:

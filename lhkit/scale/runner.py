@@ -83,7 +83,7 @@ class RaySampleRunner:
         self._keepers: list[asyncio.Task[None]] = []
         self._losses_in_a_row = 0
         self._tickets = 0
-        self._fault: LhkitError | None = None
+        self._error: LhkitError | None = None
 
     @property
     def concurrency(self) -> int:
@@ -118,15 +118,15 @@ class RaySampleRunner:
             self._keepers.append(asyncio.create_task(self._keep_up(scenarios)))
         try:
             await self._is_started.wait()
-            self._raise_fault()
+            self._raise_error()
         except BaseException:
             await self.aclose()
             raise
         return self
 
-    def _raise_fault(self) -> None:
-        if self._fault is not None:
-            raise self._fault
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     async def __aexit__(self, *_: object) -> None:
         """Stop all replicas and their servers."""
@@ -184,7 +184,7 @@ class RaySampleRunner:
     async def _free_replica(self) -> _Replica:
         """Wait for a replica with a free conversation, and take that."""
         while True:
-            self._raise_fault()
+            self._raise_error()
             while self._free:
                 replica = self._free.popleft()
                 if replica.is_up:
@@ -211,12 +211,12 @@ class RaySampleRunner:
     def _flush(self, replica: _Replica) -> None:
         requests, replica.outbox = replica.outbox, []
         if requests and replica.is_up:
-            replica.actor.submit.remote(requests)  # a fault is raised by `collect`
+            replica.actor.submit.remote(requests)  # an error is raised by `collect`
 
     async def _keep_up(self, scenarios: Any) -> None:
         """Run a replica, and replace it whenever it is lost, until too many were."""
         pauses = 0
-        while self._fault is None:
+        while self._error is None:
             replica = _Replica(actor=self._cluster.start(self._config, scenarios))
             self._replicas.add(replica)
             try:
@@ -232,7 +232,7 @@ class RaySampleRunner:
             finally:
                 self._remove(replica)
             pauses = 0 if replica.has_finished_one else pauses + 1
-            if pauses > 1 and self._fault is None:
+            if pauses > 1 and self._error is None:
                 await self._sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (pauses - 2)))
 
     async def _serve(self, replica: _Replica) -> None:
@@ -322,12 +322,12 @@ class RaySampleRunner:
                 )
             )
 
-    def _fail(self, fault: LhkitError) -> None:
+    def _fail(self, error: LhkitError) -> None:
         """End the run of samples with an error."""
-        self._fault = self._fault or fault
+        self._error = self._error or error
         self._is_started.set()
         for replica in self._replicas:
-            _give_back(replica, str(fault))
+            _give_back(replica, str(error))
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():

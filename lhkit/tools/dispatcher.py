@@ -282,13 +282,13 @@ class _Dispatch:
             try:
                 shown_args, edited = self._edited(tool, decision.arguments, proposed)
             except InvalidEditError as error:
-                fault = str(error)
+                issue = str(error)
                 draft.gate = GateOutcome.REJECTED
-                draft.reason = fault
+                draft.reason = issue
                 draft.answer = str(QuestionOutcome.INVALID_EDIT)
                 if not is_person(self.confirm):
                     return None
-                request = replace(request, id=secrets.token_hex(8), fault=fault)
+                request = replace(request, id=secrets.token_hex(8), error=issue)
                 continue
             draft.gate = GateOutcome.ACCEPTED
             draft.answer = decision.how or ""

@@ -522,10 +522,10 @@ class FunctionHandler:
         except NotJsonError as error:
             return invalid("(all)", "shorter numbers", str(error))
         except ValidationError as error:
-            fault = error.errors(include_url=False, include_context=False)[0]
-            field = ".".join(map(str, fault["loc"])) or "(all)"
-            expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            return invalid(field, expected, fault["input"])
+            issue = error.errors(include_url=False, include_context=False)[0]
+            field = ".".join(map(str, issue["loc"])) or "(all)"
+            expected = issue["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            return invalid(field, expected, issue["input"])
         values = self.arguments.values(converted)
         if _has_big_integer(args):
             for field, number in _inexact_numbers(args, values):

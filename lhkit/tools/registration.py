@@ -1,4 +1,4 @@
-"""Check tool definitions when they are registered, so that a fault is found before any call."""
+"""Check tool definitions when they are registered, so that an issue is found before any call."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from lhkit.base.schema import (
 from lhkit.tools.definition import TODAY, ToolDefinition
 from lhkit.tools.drafts import upgrade_schema
 from lhkit.tools.json_schema import Draft202012Validator, SchemaError
-from lhkit.tools.validation import value_fault
+from lhkit.tools.validation import value_issue
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Names that both OpenAI's API and MCP allow."""
@@ -32,7 +32,7 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
     """Return a valid definition, its schema as Draft 2020-12.
 
     Raises:
-        RegistrationError: the definition is invalid; the message names the tool and the fault.
+        RegistrationError: the definition is invalid; the message names the tool and the issue.
     """
     name: Any = definition.name
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
@@ -46,8 +46,8 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
     schema = _check_schema(name, definition.parameters)
     if schema is not definition.parameters:
         definition = replace(definition, parameters=schema)
-    for fault in chain(_implied_faults(definition), _claims_faults(definition)):
-        raise RegistrationError(f"tool {name!r}: {fault}")
+    for issue in chain(_implied_issues(definition), _claims_issues(definition)):
+        raise RegistrationError(f"tool {name!r}: {issue}")
     return definition
 
 
@@ -56,8 +56,8 @@ def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
         raise RegistrationError(f'tool {name!r}: the schema must have "type": "object" at its top')
     if "nullable" in schema:  # arguments are an object in any case
         schema = {key: value for key, value in schema.items() if key != "nullable"}
-    if fault := _json_fault(schema):
-        raise RegistrationError(f"tool {name!r}: {fault}")
+    if issue := _json_issue(schema):
+        raise RegistrationError(f"tool {name!r}: {issue}")
     try:
         latest = upgrade_schema(schema)
         Draft202012Validator.check_schema(latest)
@@ -68,12 +68,12 @@ def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
         ) from error
     except RecursionError as error:
         raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
-    if fault := schema_fault(latest):
-        raise RegistrationError(f"tool {name!r}: {fault}")
+    if issue := schema_issue(latest):
+        raise RegistrationError(f"tool {name!r}: {issue}")
     return latest
 
 
-def _json_fault(schema: Mapping[str, Any]) -> str | None:
+def _json_issue(schema: Mapping[str, Any]) -> str | None:
     """Return which part of a schema is not JSON, and why; None if all is."""
     properties = schema.get("properties")
     arguments = properties if isinstance(properties, Mapping) else {}
@@ -86,27 +86,27 @@ def _json_fault(schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _implied_faults(definition: ToolDefinition) -> Iterator[str]:
+def _implied_issues(definition: ToolDefinition) -> Iterator[str]:
     schema = definition.parameters
     for argument, value in definition.implied.items():
-        fault: str | None = None
+        issue: str | None = None
         if argument not in KnownKeys.of(schema).names:
-            fault = "there is no such argument"
+            issue = "there is no such argument"
         elif all(argument in b.get("required", ()) for b in SchemaNode.of(schema).branches()):
-            fault = "it is required, so it is never left out"
+            issue = "it is required, so it is never left out"
         elif value != TODAY:
-            fault = value_fault(schema, argument, value)
-        if fault:
-            yield f"implied {argument!r}: {fault}"
+            issue = value_issue(schema, argument, value)
+        if issue:
+            yield f"implied {argument!r}: {issue}"
 
 
-def _claims_faults(definition: ToolDefinition) -> Iterator[str]:
+def _claims_issues(definition: ToolDefinition) -> Iterator[str]:
     for locale, patterns in definition.claims.items():
-        if fault := _claim_fault(patterns, is_destructive=definition.is_destructive):
-            yield f"claims[{locale!r}]: {fault}"
+        if issue := _claim_issue(patterns, is_destructive=definition.is_destructive):
+            yield f"claims[{locale!r}]: {issue}"
 
 
-def _claim_fault(patterns: Any, *, is_destructive: bool) -> str | None:
+def _claim_issue(patterns: Any, *, is_destructive: bool) -> str | None:
     if not is_destructive:
         return "the tool changes nothing: only a destructive tool has a success to claim"
     if isinstance(patterns, str) or not isinstance(patterns, Sequence):
@@ -121,14 +121,14 @@ def _claim_fault(patterns: Any, *, is_destructive: bool) -> str | None:
     return None
 
 
-def schema_fault(schema: Mapping[str, Any]) -> str | None:
+def schema_issue(schema: Mapping[str, Any]) -> str | None:
     """Return why a valid JSON Schema cannot describe a tool's arguments; None if it can.
 
-    Faults are a reference that is unresolvable or leaves the schema, endless recursion on the same
+    Issues are a reference that is unresolvable or leaves the schema, endless recursion on the same
     value, and an argument that no call can pass.
     """
-    faults = chain(_broken_references(schema), _loops(schema))
-    return next(faults, None) or next(_unusable_names(schema), None)
+    issues = chain(_broken_references(schema), _loops(schema))
+    return next(issues, None) or next(_unusable_names(schema), None)
 
 
 def _all_subschemas(schema: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:

@@ -36,7 +36,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         ```
 
     Raises:
-        RegistrationError: a definition is invalid; the message names the tool and the fault.
+        RegistrationError: a definition is invalid; the message names the tool and the issue.
     """
 
     def __init__(self, definitions: Iterable[ToolDefinition] = ()) -> None:

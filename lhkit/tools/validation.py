@@ -191,9 +191,9 @@ class ArgumentValidator:
             args = _respell(args, [self._schema], self._schema)
         declared = {key: value for key, value in args.items() if self._declared.has(key)}
         extra = tuple(key for key in args if key not in declared)
-        fault = best_match(self._validator.iter_errors(declared))
-        if fault is not None:
-            return _explain(fault, self._schema)
+        issue = best_match(self._validator.iter_errors(declared))
+        if issue is not None:
+            return _explain(issue, self._schema)
         if _has_integral_float(declared):
             declared = _IntegerConverter(self._schema, self._validator).convert(
                 declared, [self._schema]
@@ -316,7 +316,7 @@ def _has_integral_float(value: Any) -> bool:
     return any(map(_has_integral_float, inner))
 
 
-def value_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str | None:
+def value_issue(schema: Mapping[str, Any], argument: str, value: Any) -> str | None:
     """Return why the value of one argument is invalid; None if any branch of the schema takes it.
 
     Whether the arguments are valid together is not checked.

@@ -28,7 +28,7 @@ from lhkit.toolset.base import (
     ToolsetSource,
     day_of,
     is_blocking,
-    isolation_fault,
+    isolation_issue,
     name_of,
     require_isolated,
 )
@@ -84,7 +84,7 @@ __all__ = [
     "criterion_of",
     "day_of",
     "is_blocking",
-    "isolation_fault",
+    "isolation_issue",
     "label_of",
     "limit_tokens",
     "load",

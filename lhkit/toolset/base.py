@@ -70,7 +70,7 @@ class Toolset(Protocol):
     - `waits = True`: its sessions wait for another process when they are opened, read and closed,
       so this is done in a thread and does not block other conversations.
     - `is_isolated = False`: its sessions share real data, as with most MCP servers. Then only a
-      person or the simulated user of an evaluation approves calls (`isolation_fault`).
+      person or the simulated user of an evaluation approves calls (`isolation_issue`).
     - `criteria`: the texts of its acceptance criteria, by criterion and language, such as
       `{"read": {"en": "reads the list", "ko": "목록 읽기"}}`, for tables and reports.
     - `criterion(calls)`: returns the criterion of a scenario made from a chat with these expected
@@ -155,7 +155,7 @@ def is_blocking(toolset: Toolset) -> bool:
     return getattr(toolset, "waits", False) is True
 
 
-def isolation_fault(toolset: Toolset) -> str:
+def isolation_issue(toolset: Toolset) -> str:
     """Return why calls without a person's approval are refused; empty if they are allowed.
 
     `lint`, `mutate`, reviews, baselines, training data and `calls` of an initial state run the
@@ -178,7 +178,7 @@ def require_isolated(toolset: Toolset, what: str) -> None:
         what: the refused action, such as `run mutate`.
 
     Raises:
-        NotIsolatedError: sessions of the toolset share data (`isolation_fault`).
+        NotIsolatedError: sessions of the toolset share data (`isolation_issue`).
     """
-    if fault := isolation_fault(toolset):
-        raise NotIsolatedError(f"Cannot {what}: {fault}")
+    if issue := isolation_issue(toolset):
+        raise NotIsolatedError(f"Cannot {what}: {issue}")

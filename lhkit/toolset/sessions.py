@@ -109,14 +109,14 @@ def _open(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:
     with user_code(f"world: open(world, {locale!r}) of {name}"):
         session = toolset.open(world, locale)
         missing = [part for part in _SESSION_PARTS if not hasattr(session, part)]
-        fault = None if missing else _type_fault(session)
-    if missing or fault:
+        issue = None if missing else _type_issue(session)
+    if missing or issue:
         code = getattr(toolset.open, "__code__", None)
         location = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
         kind = type(session).__name__
         returned = f"world: open() of {name}{location} returned an object of type {kind}"
-        if fault:
-            raise UsageError(f"{returned} whose {fault}")
+        if issue:
+            raise UsageError(f"{returned} whose {issue}")
         raise UsageError(
             f"{returned} without {', '.join(missing)}: a session has {', '.join(_SESSION_PARTS)}"
         )
@@ -124,7 +124,7 @@ def _open(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:
     return session
 
 
-def _type_fault(session: Session) -> str | None:
+def _type_issue(session: Session) -> str | None:
     """Return which part of a session has the wrong type, and the expected type."""
     for part, kind in _KINDS.items():
         value = getattr(session, part)
@@ -229,24 +229,24 @@ def _plain_copy(value: Any, name: str) -> dict[str, Any]:
     try:
         copied: dict[str, Any] = plain_json(value)
     except NotJsonError as error:
-        raise UsageError(f"{name}: {next(_json_faults(value), error)}") from error
+        raise UsageError(f"{name}: {next(_json_issues(value), error)}") from error
     return copied
 
 
-def _json_faults(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
+def _json_issues(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
     """Yield the path of each part of `value` that is not JSON, with the reason."""
     if depth > MAX_DEPTH:
         yield f"{path[:60]}… is nested deeper than {MAX_DEPTH} levels, or contains itself"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str):
-                yield from _json_faults(inner, f"{path}.{key}" if path else key, depth + 1)
+                yield from _json_issues(inner, f"{path}.{key}" if path else key, depth + 1)
             else:
                 shown = f"{safe_repr(key)} ({_type_name(key)})"
                 yield f"{path or 'it'} has the key {shown}: keys must be strings"
     elif isinstance(value, list | tuple):
         for i, inner in enumerate(value):
-            yield from _json_faults(inner, f"{path}[{i}]", depth + 1)
+            yield from _json_issues(inner, f"{path}[{i}]", depth + 1)
     else:
         try:
             plain_json(value)

@@ -137,8 +137,8 @@ def listed(name: str) -> dict[str, Any]:
 def test_tool_of_a_listed_shape_works_in_every_step(name: str) -> None:
     row = try_list(listed(name))
     names = ("registered", "rendered", "read back", "example", "form", "linted")
-    assert {step: row.counts[step] for step in names} == dict.fromkeys(names, 1), row.faults
-    assert row.counts["constrained"] == (name not in UNCONSTRAINED), row.faults
+    assert {step: row.counts[step] for step in names} == dict.fromkeys(names, 1), row.issues
+    assert row.counts["constrained"] == (name not in UNCONSTRAINED), row.issues
     assert row.counts["mistakes"] == row.counts["noticed"] > 0
 
 

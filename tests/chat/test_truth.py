@@ -20,7 +20,7 @@ from lhkit.confirm.decision import Edit, Reject
 from lhkit.conversation.events import TurnEnded
 from lhkit.conversation.messages import (
     ChangeKind,
-    ClaimFault,
+    ClaimReason,
     GateOutcome,
     RowChange,
     ToolCall,
@@ -375,15 +375,15 @@ class Clock:
         return self.now_s
 
 
-@pytest.mark.parametrize("fault", ["raises", "slow", "large", "async", "waits", "odd", "leaves"])
-async def test_state_that_is_not_available_leaves_the_status(fault: str) -> None:
+@pytest.mark.parametrize("reason", ["raises", "slow", "large", "async", "waits", "odd", "leaves"])
+async def test_state_that_is_not_available_leaves_the_status(reason: str) -> None:
     class Session(Shelf):
-        waits = fault == "waits"
+        waits = reason == "waits"
         reads = 0
 
         def state(self) -> Any:
             self.reads += 1
-            match fault:
+            match reason:
                 case "raises":
                     raise OSError("the disk is gone")
                 case "leaves":
@@ -401,7 +401,7 @@ async def test_state_that_is_not_available_leaves_the_status(fault: str) -> None
 
     session = Session()
     watch = watch_state(
-        session, clock=Clock(0.2), max_read_s=0.1 if fault == "slow" else 1, max_rows=10
+        session, clock=Clock(0.2), max_read_s=0.1 if reason == "slow" else 1, max_rows=10
     )
     chat = ChatController(
         model=ScriptedModel(
@@ -416,8 +416,8 @@ async def test_state_that_is_not_available_leaves_the_status(fault: str) -> None
         line = truth_line(chat.state.transcript.calls_of_this_turn, ENGLISH)
         assert line == f"Ran: add_book · {title}"
     assert len(session.books) == 2
-    if fault in ("slow", "waits"):
-        assert session.reads == (fault == "slow")
+    if reason in ("slow", "waits"):
+        assert session.reads == (reason == "slow")
 
 
 @pytest.mark.parametrize("changed", [None, True, False, 0, "yes"])
@@ -441,21 +441,21 @@ BOTH = {"add_book": ["added", "추가했"], "share": ["shared", "공유했"]}
 
 
 @pytest.mark.parametrize(
-    ("reply", "calls", "fault"),
+    ("reply", "calls", "reason"),
     [
-        ("Done! I have added it.", [], ClaimFault.NOTHING),
-        ("네! 추가했어요.", [], ClaimFault.NOTHING),
-        ("I have added it.", [done(result=ToolCancelled(), **NO)], ClaimFault.NOT_RUN),
+        ("Done! I have added it.", [], ClaimReason.NOTHING),
+        ("네! 추가했어요.", [], ClaimReason.NOTHING),
+        ("I have added it.", [done(result=ToolCancelled(), **NO)], ClaimReason.NOT_RUN),
         (
             "I have added it.",
             [done(result=ToolErr("validation", ""), gate=None, ran=False)],
-            ClaimFault.NOT_RUN,
+            ClaimReason.NOT_RUN,
         ),
-        ("추가했어요!", [done(changes=())], ClaimFault.UNCHANGED),
-        ("추가했어요!", [done(result=ToolOk({}, changed=False))], ClaimFault.UNCHANGED),
-        ("I have added it.", [done(result=ToolErr("handler_error", ""))], ClaimFault.FAILED),
+        ("추가했어요!", [done(changes=())], ClaimReason.UNCHANGED),
+        ("추가했어요!", [done(result=ToolOk({}, changed=False))], ClaimReason.UNCHANGED),
+        ("I have added it.", [done(result=ToolErr("handler_error", ""))], ClaimReason.FAILED),
         ("I have added it.", [done(), done("share", ToolCancelled(), **NO)], None),
-        ("I have shared it.", [done(), done("share", ToolCancelled(), **NO)], ClaimFault.NOT_RUN),
+        ("I have shared it.", [done(), done("share", ToolCancelled(), **NO)], ClaimReason.NOT_RUN),
         ("I have shared it.", [done()], None),  # perhaps its words for what ran
         ("I have added it.", [done()], None),
         ("I have added it.", [done(result=ToolErr("late", "")), done()], None),
@@ -468,10 +468,10 @@ BOTH = {"add_book": ["added", "추가했"], "share": ["shared", "공유했"]}
     ],
 )
 def test_reply_that_contradicts_the_lines_is_marked(
-    reply: str, calls: list[ToolCallMessage], fault: ClaimFault | None
+    reply: str, calls: list[ToolCallMessage], reason: ClaimReason | None
 ) -> None:
     claim = find_false_claim(reply, calls, BOTH)
-    assert (None if claim is None else claim.fault) == fault
+    assert (None if claim is None else claim.reason) == reason
     if claim is not None:
         for catalog in (ENGLISH, KOREAN):
             text = claim_text(claim, catalog)
@@ -496,7 +496,7 @@ async def test_claim_of_an_earlier_turn_does_not_cover_this_one() -> None:
     first, second = (event.claim for event in log.of(TurnEnded))
     assert first is None
     assert second is not None
-    assert (second.words, second.fault) == ("I have added ulysses, too.", ClaimFault.NOTHING)
+    assert (second.words, second.reason) == ("I have added ulysses, too.", ClaimReason.NOTHING)
 
 
 async def test_slow_success_phrase_ends_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:

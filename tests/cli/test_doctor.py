@@ -121,8 +121,8 @@ async def test_doctor_reports_missing_adapter(
     monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
     assert await examine(DoctorOptions(), settings) == ExitCode.INFRASTRUCTURE
-    faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
-    assert any("it needs adapter_config.json" in line for line in faults)
+    issues = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
+    assert any("it needs adapter_config.json" in line for line in issues)
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ async def test_doctor_advises_on_openai_without_server_parser(
 ) -> None:
     code, text = await said(capsys, [NO_PARSER, NO_PARSER], "openai")
     assert code == ExitCode.INFRASTRUCTURE
-    faults = [line for line in text.splitlines() if line.startswith("✗")]
-    assert faults
+    issues = [line for line in text.splitlines() if line.startswith("✗")]
+    assert issues
     assert all(
-        "`lhkit serve MODEL --server-parser`, or leave --dialect openai out" in f for f in faults
+        "`lhkit serve MODEL --server-parser`, or leave --dialect openai out" in f for f in issues
     )

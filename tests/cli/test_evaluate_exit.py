@@ -99,7 +99,7 @@ def rewrite(folder: Path, change: Callable[[SampleRecord], SampleRecord]) -> Non
 
 def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
     violation = Violation(code="r7_framing", severity=severity, turn=0)
-    return replace(record, judgement=replace(record.judgement, violations=(violation,)))
+    return replace(record, score=replace(record.score, violations=(violation,)))
 
 
 @pytest.mark.usefixtures("runs")
@@ -170,7 +170,7 @@ async def test_eval_exits_with_3_on_infrastructure_errors(
 async def test_eval_refuses_baseline_without_valid_samples(run_eval: Eval, runs: Path) -> None:
     rewrite(
         runs / "gold",
-        lambda each: replace(each, judgement=replace(each.judgement, verdict=Verdict.INVALID)),
+        lambda each: replace(each, score=replace(each.score, verdict=Verdict.INVALID)),
     )
     with pytest.raises(UsageError, match=r"--baseline gold: none of its 8 samples is valid"):
         await run_eval("gold", name="new", baseline=Path("gold"))
@@ -203,7 +203,7 @@ async def test_check_thresholds_exit_code_of_mixed_verdicts(
 ) -> None:
     kinds = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
     records = [
-        replace(each, judgement=replace(each.judgement, verdict=kinds[letter]))
+        replace(each, score=replace(each.score, verdict=kinds[letter]))
         for each, letter in zip(gold.records, verdicts, strict=True)
     ]
     if escaped_in:
@@ -222,7 +222,7 @@ async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
 ) -> None:
     tried = [broken(each, Severity.ATTEMPTED) for each in gold.records]
     records = tuple(
-        replace(each, judgement=replace(each.judgement, verdict=Verdict.INVALID))
+        replace(each, score=replace(each.score, verdict=Verdict.INVALID))
         if n in invalid_ones
         else each
         for n, each in enumerate(tried)
@@ -285,7 +285,7 @@ async def test_check_thresholds_of_time_and_tokens(
 ) -> None:
     verdicts = {"p": Verdict.PASS, "i": Verdict.INVALID}
     records = tuple(
-        replace(timed(each), judgement=replace(each.judgement, verdict=verdicts[letter]))
+        replace(timed(each), score=replace(each.score, verdict=verdicts[letter]))
         for each, letter in zip(gold.records, letters, strict=False)
     )
     if not letters:  # gold measures neither
@@ -299,7 +299,7 @@ async def test_check_thresholds_of_time_and_tokens(
 
 def timed(record: SampleRecord) -> SampleRecord:
     """Return the record with one turn of 2 s: 900 prompt tokens, the first token after 0.5 s."""
-    (turn,) = record.evidence.turns
+    (turn,) = record.trajectory.turns
     request = replace(
         turn.model_calls[0],
         response=replace(
@@ -309,7 +309,7 @@ def timed(record: SampleRecord) -> SampleRecord:
         ),
     )
     turn = replace(turn, duration_s=2.0, calls=(), model_calls=(request,))
-    return replace(record, evidence=replace(record.evidence, turns=(turn,)))
+    return replace(record, trajectory=replace(record.trajectory, turns=(turn,)))
 
 
 async def test_eval_prints_insignificant_difference_from_baseline(
@@ -320,9 +320,7 @@ async def test_eval_prints_insignificant_difference_from_baseline(
     def flaky(record: SampleRecord) -> SampleRecord:
         is_hit = record.sample_id.scenario in {"chat-1", "chat-2"}
         return (
-            replace(record, judgement=replace(record.judgement, verdict=Verdict.FAIL))
-            if is_hit
-            else record
+            replace(record, score=replace(record.score, verdict=Verdict.FAIL)) if is_hit else record
         )
 
     rewrite(runs / "flaky", flaky)
@@ -457,11 +455,11 @@ async def test_rescore_writes_folder_next_to_run(
     assert "Changed verdicts (1):\n  chat-0: fail → pass" in out
     assert "Skipped records (1):\n  chat-1: the scenario does not exist" in out
     records = read_records(runs / "silent-rescored")
-    assert [
-        each.sample_id.scenario for each in records if each.judgement.verdict is Verdict.PASS
-    ] == ["chat-0"]
+    assert [each.sample_id.scenario for each in records if each.score.verdict is Verdict.PASS] == [
+        "chat-0"
+    ]
     assert len(records) == 7
-    assert {each.judgement.verdict for each in read_records(runs / "silent")} == {Verdict.FAIL}
+    assert {each.score.verdict for each in read_records(runs / "silent")} == {Verdict.FAIL}
 
 
 async def test_rescore_refuses_run_of_other_scenarios(runs: Path, settings: Settings) -> None:

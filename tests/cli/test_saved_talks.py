@@ -127,7 +127,7 @@ async def require_fit(file: Path, reference: str, settings: Settings) -> None:
     assert await lint_paths(LintOptions(paths=(file,), toolset=reference), settings) == 0
     (scenario,) = load_scenarios([file])
     record = await run_sample(scenario, gold_model, load(reference))
-    assert record.judgement.verdict is Verdict.PASS
+    assert record.score.verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(

@@ -118,14 +118,14 @@ async def test_eval_starts_server_for_missing_or_invalid_sample(
     assert len(starts) == 2
     records = read_records(tmp_path / "runs/run")
     spoilt = [
-        replace(records[0], judgement=replace(records[0].judgement, verdict=Verdict.INVALID)),
+        replace(records[0], score=replace(records[0].score, verdict=Verdict.INVALID)),
         *records[1:],
     ]
     lines = "".join(f"{encode_record(record)}\n" for record in spoilt)
     (tmp_path / "runs/run" / RECORDS).write_text(lines, encoding="utf-8")
     await run_eval()
     assert len(starts) == 3
-    assert [each["played"] for each in invocations(tmp_path)] == [3, 1, 1]
+    assert [each["completed"] for each in invocations(tmp_path)] == [3, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["gemma-tuned", "trained-anew"])

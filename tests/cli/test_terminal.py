@@ -155,7 +155,7 @@ async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) 
     assert "→ 완료" in text
     assert "→ 취소됨" in text
     (record,) = Run.load(tmp_path).records
-    _, refused, edited = record.evidence.turns
+    _, refused, edited = record.trajectory.turns
     assert refused.calls[0].result["user_message"] == refused.calls[0].reason == "오늘은 말고"
     assert edited.calls[0].edited == {"protocol_id": "water"}
     kept = transcript(record, load_catalog("ko"), max_chars=9_999)
@@ -225,7 +225,7 @@ async def test_terminal_records_chats_with_unique_names(
         [Reply(error=ServerUnreachableError("down")), say("됨")], ["야", "/retry"], tmp_path
     )
     assert f"{tmp_path}에 남겨요" in first
-    turns = {str(r.sample_id): r.evidence.turns for r in Run.load(tmp_path).records}
+    turns = {str(r.sample_id): r.trajectory.turns for r in Run.load(tmp_path).records}
     assert {name: [turn.user for turn in each] for name, each in turns.items()} == {
         "chat-20260615-120000": ["걷기", "걷기"],
         "chat-20260615-120000-2": ["안녕"],

@@ -1,4 +1,4 @@
-"""`--toolset`: from a reference to tools, for every command; its faults as sentences."""
+"""`--toolset`: from a reference to tools, for every command; its issues as sentences."""
 
 import re
 import sys
@@ -313,9 +313,9 @@ async def test_session_errors_report_line_of_user_code(
         for each in load_scenarios([scenario])
     ]
     if part == "known_ids":  # only lint asks for them
-        assert played.judgement.verdict is Verdict.PASS
+        assert played.score.verdict is Verdict.PASS
     else:
-        assert re.fullmatch(message, played.judgement.reasons[0])
+        assert re.fullmatch(message, played.score.reasons[0])
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ async def test_eval_lint_and_mutate_use_toolset(
     assert "1/1 100%" in shown
     assert "search" not in shown.lower()  # AC-1 is theirs: life-helper's words for it do not fit
     folder = scenario.parent / "gold-json-own_notes"
-    assert Run.load(folder).records[0].evidence.turns[0].calls[0].tool == "read_notes"
+    assert Run.load(folder).records[0].trajectory.turns[0].calls[0].tool == "read_notes"
     rescored = RescoreOptions(run=folder, paths=(scenario,), toolset=reference)
     assert await rescore_run(rescored, settings) == 0
     assert "1/1 100%" in capsys.readouterr().out
@@ -502,7 +502,7 @@ def test_locales_of_toolset(notes: Path) -> None:
 async def test_replay_accepts_toolset_reference(notes: Path, scenario: Path) -> None:
     scenarios = load_scenarios([scenario])
     run = await replay(scenarios, gold_model, toolset=f"{notes}:toolset", progress=False)
-    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS]
+    assert [record.score.verdict for record in run.records] == [Verdict.PASS]
     assert rescore(run, scenarios, f"{notes}:toolset").records == run.records
 
 

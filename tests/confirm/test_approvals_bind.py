@@ -338,7 +338,7 @@ async def test_serving_asks_a_legacy_client_one_by_one_and_runs_what_it_approved
         await rounds(SETTLED)
         assert served.ran == expected
     for call in calls:
-        call.cancel()  # all have ended; a fault must not make the test wait
+        call.cancel()  # all have ended; an error must not make the test wait
     await asyncio.gather(*calls, return_exceptions=True)
     assert set(open_at_once) <= {1}
 

@@ -261,7 +261,7 @@ def edit(schema: Mapping[str, Any], args: Mapping[str, Any], typed: str | None) 
     """Return the argument `x` after an edit; its message if the text is invalid."""
     form = argument_form(schema, args, EN)
     done = edited_arguments(form, {"x": typed}, args, EN)
-    return done.faults.get("x") or done.values.get("x", "(left out)")
+    return done.errors.get("x") or done.values.get("x", "(left out)")
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_edited_argument_is_the_value_that_the_schema_means(
         ({}, "a", EN.text("form.json"), KO.text("form.json")),
     ],
 )
-def test_argument_fault_names_what_is_expected(
+def test_argument_error_names_what_is_expected(
     part: Any, typed: str | None, en: str, ko: str
 ) -> None:
     assert edit(whole(part), {}, typed) == f"Invalid value. Expected: {en}."
@@ -416,7 +416,7 @@ def test_argument_form_shows_a_value_as_it_is_typed(
     form = argument_form(whole(part), args, EN)
     assert form.typed == {"x": typed}
     same = edited_arguments(form, form.typed, args, EN)
-    assert (same.values, same.faults) == (args, {})
+    assert (same.values, same.errors) == (args, {})
 
 
 def test_argument_that_is_required_and_may_be_null_cannot_be_left_empty() -> None:

@@ -173,8 +173,8 @@ async def test_dispatch_asks_a_person_again_after_an_invalid_edit() -> None:
     assert bench.ran == [ARGS | {"n": 2}]
     assert outcome.reason == ""
     first, second = gate.asked
-    assert (first.fault, first.id != second.id) == ("", True)
-    assert "'n' must be" in second.fault
+    assert (first.error, first.id != second.id) == ("", True)
+    assert "'n' must be" in second.error
     assert second.args == ARGS
     stubborn = Person([Edit({})] * 1000)
     assert (await bench.send(stubborn)).answer == "invalid_edit"

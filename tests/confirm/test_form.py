@@ -32,9 +32,9 @@ def form(*required: str, **properties: Mapping[str, Any]) -> Form:
 
 
 def values(made: Form, **typed: str) -> Any:
-    """Return what a form comes to; its faults where it comes to none."""
+    """Return what a form comes to; its errors where it comes to none."""
     done = filled(made, {**made.typed, **typed}, EN)
-    return done.faults or done.values
+    return done.errors or done.values
 
 
 def test_form_has_a_field_of_each_mcp_type() -> None:
@@ -272,7 +272,7 @@ def test_argument_form_shows_every_argument_exactly() -> None:
         "extra": ("json", "", "1"),
     }
     same = edited_arguments(form, form.typed, ARGUMENTS, EN)
-    assert (list(same.values.items()), same.faults) == (list(ARGUMENTS.items()), {})
+    assert (list(same.values.items()), same.errors) == (list(ARGUMENTS.items()), {})
 
 
 @pytest.mark.parametrize(
@@ -295,4 +295,4 @@ def test_edited_arguments_changes_only_what_was_typed(
     without = edited_arguments(form, dict.fromkeys(typed, ""), ARGUMENTS, catalog)
     assert without.values == {k: v for k, v in ARGUMENTS.items() if k not in typed}
     wrong = edited_arguments(form, {"title": "", "day": "soon", "tags": "["}, ARGUMENTS, catalog)
-    assert wrong.faults.keys() == {"title", "day", "tags"}
+    assert wrong.errors.keys() == {"title", "day", "tags"}

@@ -27,7 +27,7 @@ def stored(folder: Path) -> dict[str, dict[str, Any]]:
 
 def broken_rules(record: dict[str, Any]) -> list[str]:
     """Return the violations, without the flag of false success claims: its detector is learned."""
-    violations = record["judgement"]["violations"]
+    violations = record["score"]["violations"]
     names = [f"{each['severity']} {each['code']}" for each in violations]
     return sorted(name for name in names if not name.endswith(" false_claim"))
 
@@ -39,7 +39,7 @@ def test_rescore_gives_the_recorded_verdicts(name: str, tmp_path: Path) -> None:
     run = lhkit.rescore(folder, lhkit.load_scenarios([SCENARIOS]))
     before = stored(MODELS / name)
     verdicts = dict(zip(run.scenarios.scenario, run.scenarios.verdict, strict=True))
-    assert verdicts == {key: record["judgement"]["verdict"] for key, record in before.items()}
+    assert verdicts == {key: record["score"]["verdict"] for key, record in before.items()}
     found: dict[str, list[str]] = {key: [] for key in before}
     for row in run.violations.to_dict("records"):
         if row["code"] != "false_claim":
@@ -56,8 +56,8 @@ def test_run_load_reads_a_recorded_run_into_frames(name: str) -> None:
     assert set(run.scenarios.scenario) == set(before)
     assert {"scenario", "repeat", "ac", "locale", "verdict", "reason"} <= {*run.scenarios}
     assert {"scenario", "turn", "code", "severity", "detail"} <= {*run.violations}
-    assert len(run.turns) == sum(len(each["evidence"]["turns"]) for each in before.values())
-    calls = [turn["calls"] for each in before.values() for turn in each["evidence"]["turns"]]
+    assert len(run.turns) == sum(len(each["trajectory"]["turns"]) for each in before.values())
+    calls = [turn["calls"] for each in before.values() for turn in each["trajectory"]["turns"]]
     assert len(run.calls) >= sum(map(len, calls))
     assert len(run.latency) > 0
 

@@ -47,9 +47,9 @@ async def test_pantry_scenarios_lint_clean_and_only_gold_passes() -> None:
     assert await lint(sources, toolset) == ()
     for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
         records = [await run_sample(scenario, model, toolset) for scenario in sources.scenarios]
-        wrong = [record for record in records if record.judgement.verdict is not verdict]
+        wrong = [record for record in records if record.score.verdict is not verdict]
         assert [record.sample_id for record in wrong] == []
-        assert model is not gold_model or not any(r.judgement.violations for r in records)
+        assert model is not gold_model or not any(r.score.violations for r in records)
 
 
 @pytest.mark.anyio
@@ -104,9 +104,7 @@ async def test_panel_over_the_pantry_saves_a_scenario(panel: ChatPanel, tmp_path
     assert await lint(read_sources([saved]), load(REFERENCE)) == ()
     (scenario,) = load_scenarios([saved])
     assert scenario.final == {"items": ({**_EGG, "amount": 3},)}
-    assert (
-        await run_sample(scenario, gold_model, load(REFERENCE))
-    ).judgement.verdict is Verdict.PASS
+    assert (await run_sample(scenario, gold_model, load(REFERENCE))).score.verdict is Verdict.PASS
 
 
 @pytest.mark.anyio

@@ -23,7 +23,7 @@ async def test_plain_scenarios_lint_clean_and_only_gold_passes() -> None:
     assert await lint(SOURCES, toolset) == ()
     for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
         records = [await run_sample(scenario, model, toolset) for scenario in SOURCES.scenarios]
-        wrong = [record for record in records if record.judgement.verdict is not verdict]
+        wrong = [record for record in records if record.score.verdict is not verdict]
         assert [record.sample_id for record in wrong] == []
 
 

@@ -25,11 +25,11 @@ async def test_eval_records_are_complete_and_valid(gemma: ChatModel, tmp_path: P
         scenarios, gemma, toolset=toolset, run_dir=folder, concurrency=4, progress=False
     )
     assert len(run.records) == len(scenarios)
-    assert all(record.judgement.verdict is not Verdict.INVALID for record in run.records)
+    assert all(record.score.verdict is not Verdict.INVALID for record in run.records)
     written = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(written) == len(scenarios)
     for line in written:
-        for turn in json.loads(line)["evidence"]["turns"]:
+        for turn in json.loads(line)["trajectory"]["turns"]:
             for call in (request["response"] for request in turn["model_calls"]):
                 assert call["raw_text"]
                 assert call["token_ids"]

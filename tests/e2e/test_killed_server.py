@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 TALKATIVE = "gemma-base"  # its long replies leave time for the kill
 SURVIVING_REQUESTS = 2
-FAULTS = {"StreamBrokenError", "ServerUnreachableError", "ServerFailedError"}
+FAILURES = {"StreamBrokenError", "ServerUnreachableError", "ServerFailedError"}
 
 
 class KillingModel:
@@ -62,15 +62,15 @@ async def test_killed_server_makes_samples_invalid(light: Settings, tmp_path: Pa
             max_attempts=1,
             progress=False,
         )
-    verdicts = [record.judgement.verdict for record in run.records]
+    verdicts = [record.score.verdict for record in run.records]
     assert verdicts[0] is not Verdict.INVALID
     assert verdicts[-1] is Verdict.INVALID
-    invalid = [record for record in run.records if record.judgement.verdict is Verdict.INVALID]
-    assert all(record.judgement.reasons for record in invalid)
+    invalid = [record for record in run.records if record.score.verdict is Verdict.INVALID]
+    assert all(record.score.reasons for record in invalid)
     assert "Traceback" not in "".join(
-        reason for record in invalid for reason in record.judgement.reasons
+        reason for record in invalid for reason in record.score.reasons
     )
-    faults = [turn for record in invalid for turn in record.evidence.turns if turn.cause]
-    assert faults
-    assert {turn.cause for turn in faults} <= FAULTS
-    assert all(turn.error for turn in faults)
+    failures = [turn for record in invalid for turn in record.trajectory.turns if turn.cause]
+    assert failures
+    assert {turn.cause for turn in failures} <= FAILURES
+    assert all(turn.error for turn in failures)

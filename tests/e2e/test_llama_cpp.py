@@ -17,7 +17,7 @@ from lhkit.conversation.responses import Finished, ModelIdentity, Sampling, Text
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.client.served import connect
-from lhkit.models.serving.llama_cpp_server import ensure_light, light_sha256
+from lhkit.models.serving.llama_cpp_server import ensure_gguf, gguf_sha256
 from lhkit.settings import Settings
 from lhkit.toolset import registry_of
 
@@ -65,8 +65,8 @@ async def test_llama_cpp_identity_and_lifetime(light: Settings) -> None:
         assert told.server == f"llama.cpp {_build()}"
         assert (told.model, told.weights) == ("gemma", "gemma-Q4_K_M.gguf")
         assert told.dtype == "Q4_K - Medium"
-        file = await ensure_light(light.cache_dir)
-        assert told.weights_sha256 == light_sha256(file)  # travels as an alias
+        file = await ensure_gguf(light.cache_dir)
+        assert told.weights_sha256 == gguf_sha256(file)  # travels as an alias
         address = told.base_url
     with pytest.raises(ModelError):
         await connect(address)

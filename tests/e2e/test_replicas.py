@@ -59,11 +59,13 @@ async def test_replica_matches_one_process(
 
 
 def verdicts(records: tuple[SampleRecord, ...]) -> dict[str, Verdict]:
-    return {each.sample_id.scenario: each.judgement.verdict for each in records}
+    return {each.sample_id.scenario: each.score.verdict for each in records}
 
 
 def addresses(records: tuple[SampleRecord, ...]) -> set[str]:
-    calls = [call for each in records for turn in each.evidence.turns for call in turn.model_calls]
+    calls = [
+        call for each in records for turn in each.trajectory.turns for call in turn.model_calls
+    ]
     return {each.response.identity.base_url for each in calls if each.response.identity}
 
 

@@ -105,6 +105,6 @@ async def test_server_parser_run_is_valid(parsing_gemma: ChatModel, tmp_path: Pa
             concurrency=3,
             progress=False,
         )
-    assert all(record.judgement.verdict is not Verdict.INVALID for record in run.records)
-    turns = [turn for record in run.records for turn in record.evidence.turns]
+    assert all(record.score.verdict is not Verdict.INVALID for record in run.records)
+    turns = [turn for record in run.records for turn in record.trajectory.turns]
     assert any(said.response.calls for turn in turns for said in turn.model_calls)

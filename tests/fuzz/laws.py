@@ -15,9 +15,9 @@ from lhkit.conversation.messages import UserMessage
 from lhkit.conversation.responses import Finished, ModelIdentity
 from lhkit.harness.figures.metrics import summarise
 from lhkit.harness.records.record import (
-    Evidence,
-    Judgement,
     SampleRecord,
+    SampleScore,
+    Trajectory,
     decode_line,
     decode_record,
     encode_record,
@@ -56,7 +56,7 @@ def parsers(data: bytes) -> None:
 
 
 def loader(data: bytes) -> None:
-    """Any file contains scenarios or faults with a line; no other error is raised."""
+    """Any file contains scenarios or issues with a line; no other error is raised."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "any.yaml"
         file.write_bytes(data)
@@ -64,8 +64,8 @@ def loader(data: bytes) -> None:
             sources = read_sources([file])
         except LhkitError:
             return
-    assert sources.scenarios or sources.faults
-    assert all(fault.line > 0 for fault in sources.faults)
+    assert sources.scenarios or sources.issues
+    assert all(issue.line > 0 for issue in sources.issues)
 
 
 def records(data: bytes) -> None:
@@ -151,13 +151,15 @@ def _can_be_recorded(response: Finished) -> None:
         content_hash="h",
         ac=whole.ac,
         locale=whole.locale,
-        judgement=Judgement(verdict=whole.judgement.verdict),
-        evidence=Evidence(turns=(turn,)),
+        score=SampleScore(verdict=whole.score.verdict),
+        trajectory=Trajectory(turns=(turn,)),
     )
     again = decode_line(encode_record(record))
     summarise([again])
     for call in turn.model_calls:
-        assert again.evidence.turns[0].model_calls[0].response.token_ids == call.response.token_ids
+        assert (
+            again.trajectory.turns[0].model_calls[0].response.token_ids == call.response.token_ids
+        )
 
 
 def _lasts(record: SampleRecord) -> None:

@@ -29,7 +29,7 @@ YAML_PIECES = [
 ]
 JSON_PIECES = [
     *("{", "}", "[", "]", '"sample_id": {"scenario": "a", "repeat": 0}', '"turns"', '"repeats"'),
-    *(":", ",", "null", "1e400", "-1", '"questions"', '"versions"', "true", '"x"', "\n", "\0"),
+    *(":", ",", "null", "1e400", "-1", '"content_hashes"', '"versions"', "true", '"x"', "\n", "\0"),
 ]
 EDIT_PIECES = [
     *("\0", "\1", "\n", "\n\0", "\n\1", "<script>", "[]", "{}", "null", "-1", "1e400", "9" * 5_000),

@@ -13,11 +13,11 @@ from lhkit.chat.step import MAX_TURNS
 from lhkit.conversation.events import EndReason
 from lhkit.conversation.responses import Finished
 from lhkit.harness.records.record import (
-    Evidence,
-    Judgement,
     ModelCallRecord,
     SampleRecord,
+    SampleScore,
     Severity,
+    Trajectory,
     TurnRecord,
     Verdict,
     Violation,
@@ -52,7 +52,7 @@ def sample(
     locale: str = "ko",
     tags: tuple[str, ...] = (),
     content_hash: str = "h",
-    **judgement: Any,
+    **score: Any,
 ) -> SampleRecord:
     return SampleRecord(
         sample_id=SampleId(scenario=scenario, repeat=repeat),
@@ -60,8 +60,8 @@ def sample(
         ac=ac,
         locale=locale,
         tags=tags,
-        evidence=Evidence(turns=turns),
-        judgement=Judgement(verdict=Verdict(verdict), **judgement),
+        trajectory=Trajectory(turns=turns),
+        score=SampleScore(verdict=Verdict(verdict), **score),
     )
 
 

@@ -191,7 +191,7 @@ async def test_bfcl_reference_calls_pass_unless_the_schema_refuses_them(into: Pa
         concurrency=4,
         progress=False,
     )
-    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 8
+    assert [record.score.verdict for record in run.records] == [Verdict.PASS] * 8
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
     assert "- base_2: " in notes
     assert 'setLevel refuses level="high"' in notes
@@ -206,11 +206,11 @@ async def test_bfcl_missing_function_arrives_in_its_turn(into: Path) -> None:
     scenario = scenarios_in(into)["func_0"]
     assert scenario.turns[2].user == "There are more functions. What about now?"
     record = await played(into, "func_0", gold_model)
-    names = [[tool["name"] for tool in turn.new_tools] for turn in record.evidence.turns]
+    names = [[tool["name"] for tool in turn.new_tools] for turn in record.trajectory.turns]
     assert names == [[], [], ["setLevel"], []]
     early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
     record = await played(into, "func_0", ScriptedModel([*early, *["…"] * 3]))
-    assert record.evidence.turns[0].calls[1].outcome == "unknown_tool"
+    assert record.trajectory.turns[0].calls[1].outcome == "unknown_tool"
 
 
 async def test_bfcl_turn_after_an_unscored_one_has_the_complete_state(into: Path) -> None:
@@ -255,15 +255,15 @@ async def test_bfcl_other_calls_pass_with_equal_state_and_results_after_each_tur
     into: Path, replies: Sequence[Reply], expected: str | None
 ) -> None:
     record = await played(into, "base_0", ScriptedModel(replies))
-    reasons = record.judgement.reasons
-    assert record.judgement.verdict is (Verdict.PASS if expected is None else Verdict.FAIL), reasons
+    reasons = record.score.reasons
+    assert record.score.verdict is (Verdict.PASS if expected is None else Verdict.FAIL), reasons
     assert expected is None or reasons[0].startswith(expected)
 
 
 async def test_bfcl_turn_with_reference_calls_requires_a_call(into: Path) -> None:
     early = ScriptedModel([call("setLevel", level=7), READ, DONE, DONE])
     record = await played(into, "long_0", early)
-    (reason,) = record.judgement.reasons
+    (reason,) = record.score.reasons
     assert reason.startswith("turn 1: the turn has 0 calls")
 
 
@@ -271,12 +271,12 @@ async def test_bfcl_careful_user_approves_reference_writes(into: Path) -> None:
     toolset = f"{into / 'toolset.py'}:toolset"
     expected = list(scenarios_in(into).values())
     run = await replay(expected, gold_model, toolset=toolset, user="careful", progress=False)
-    assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
+    assert {record.score.verdict for record in run.records} == {Verdict.PASS}
 
 
 async def test_bfcl_exceptions_and_non_json_results_reach_the_model(into: Path) -> None:
     record = await played(into, "base_1", gold_model)
-    results = [call.result for turn in record.evidence.turns for call in turn.calls]
+    results = [call.result for turn in record.trajectory.turns for call in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")
 

@@ -143,7 +143,7 @@ async def test_functionchat_references_pass_in_rows_by_category_and_tool_set(int
     run = await replay(
         load_scenarios([into]), gold_model, toolset=f"{into / 'toolset.py'}:toolset", progress=False
     )
-    assert Counter(record.judgement.verdict for record in run.records) == {Verdict.PASS: 10}
+    assert Counter(record.score.verdict for record in run.records) == {Verdict.PASS: 10}
     assert {(record.ac, record.tags[1]) for record in run.records} == {
         *(("exact", "singlecall"), ("4_close", "singlecall"), ("completion", "dialog")),
         *((category, "calldecision") for category, *_ in CALLDECISION),
@@ -189,7 +189,7 @@ async def test_functionchat_judges_one_response_to_the_given_conversation(into: 
     for name, reply, passes in CASES:
         model = ScriptedModel([reply])
         record = await run_sample(scenarios[name], model, toolset)
-        verdict = record.judgement.verdict
+        verdict = record.score.verdict
         assert (name, reply, verdict is Verdict.PASS) == (name, reply, passes)
         assert len(model.requests) == 1
     history = model.requests[0].messages

@@ -131,9 +131,9 @@ async def test_import_messages_gold_replays_the_recording(tmp_path: Path) -> Non
     )
     (record,) = run.records
     assert code == 0
-    assert record.judgement.verdict is Verdict.PASS
-    assert [turn.reply for turn in record.evidence.turns] == ["To Ulm.", "It goes to Bonn now."]
-    results = [call.result for turn in record.evidence.turns for call in turn.calls]
+    assert record.score.verdict is Verdict.PASS
+    assert [turn.reply for turn in record.trajectory.turns] == ["To Ulm.", "It goes to Bonn now."]
+    results = [call.result for turn in record.trajectory.turns for call in turn.calls]
     assert [result["data"] for result in results] == [{"city": "Ulm"}, {"result": "moved"}]
 
 
@@ -157,8 +157,8 @@ async def test_replay_handler_returns_not_recorded_for_other_calls(tmp_path: Pat
     other = ScriptedModel([call("get_order", order_id="8"), say("Nowhere."), say("No.")])
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
     record = await run_sample(scenario, other, toolset_in(into))
-    assert record.evidence.turns[0].calls[0].result["code"] == "not_recorded"
-    assert record.judgement.verdict is Verdict.FAIL
+    assert record.trajectory.turns[0].calls[0].result["code"] == "not_recorded"
+    assert record.score.verdict is Verdict.FAIL
 
 
 async def test_replay_handler_returns_results_of_equal_calls_in_order(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_replay_handler_returns_results_of_equal_calls_in_order(tmp_path: 
     into, _ = await folder_of(tmp_path, chat)
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
     record = await run_sample(scenario, gold_model, toolset_in(into))
-    results = [call.result for turn in record.evidence.turns for call in turn.calls]
+    results = [call.result for turn in record.trajectory.turns for call in turn.calls]
     assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
 
 
@@ -189,10 +189,10 @@ async def test_import_messages_with_functions_compares_the_final_state(tmp_path:
     assert scenario.final == {"orders": ({"_key": "7", "city": "Bonn"},)}
     for _ in range(2):  # a session changes nothing for the next one
         record = await run_sample(scenario, gold_model, toolset_in(into))
-        assert record.judgement.verdict is Verdict.PASS
+        assert record.score.verdict is Verdict.PASS
     wrong = ScriptedModel([call("get_order", order_id="7"), say("Ulm."), say("Bonn, done.")])
     record = await run_sample(scenario, wrong, toolset_in(into))
-    assert record.judgement.state_equal is False
+    assert record.score.state_equal is False
 
 
 async def test_import_messages_names_a_missing_function(tmp_path: Path) -> None:

@@ -809,7 +809,7 @@ async def test_replayed_tool_takes_null_for_an_omission(
         result.scenarios[0], model, load(f"{tmp_path / 'mine'}/toolset.py:toolset")
     )
     assert record.is_passed
-    assert record.evidence.turns[0].calls[0].result["data"] == {"result": "ok"}
+    assert record.trajectory.turns[0].calls[0].result["data"] == {"result": "ok"}
 
 
 @pytest.mark.parametrize("inner", [{"type": 3}, {"anyOf": 3}, {"type": ["string", 3]}, 3, []])

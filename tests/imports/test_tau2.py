@@ -264,7 +264,7 @@ async def test_tau2_references_pass_and_notes_name_what_needs_a_model(into: Path
             concurrency=4,
             progress=False,
         )
-        assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * count * 2
+        assert [record.score.verdict for record in run.records] == [Verdict.PASS] * count * 2
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
     assert "tau2-retail-0: Agent is polite." in notes
     assert 'tau2-airline-1: get_seat {"seat_id":"s9"}: Error: \'s9\'' in notes
@@ -299,7 +299,7 @@ async def test_tau2_scores_what_the_reward_basis_names(into: Path) -> None:
         scenario = scenarios[f"tau2-{name}"]
         toolset = load(f"{into / 'toolset.py'}:{scenario.ac}")
         record = await run_sample(scenario, ScriptedModel(replies), toolset)
-        verdict = record.judgement.verdict
+        verdict = record.score.verdict
         assert (name, replies, verdict is Verdict.PASS) == (name, replies, passes)
 
 

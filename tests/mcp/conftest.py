@@ -106,7 +106,7 @@ class Writer(Person):
         if isinstance(self._typed, FormAnswer):
             return self._typed
         done = filled(form, {**form.typed, **self._typed}, load_catalog("en"))
-        assert not done.faults
+        assert not done.errors
         return FormAnswer(action=FormAction.ACCEPT, content=done.values)
 
 

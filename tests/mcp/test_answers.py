@@ -380,7 +380,7 @@ async def test_unusable_tools_are_left_out_alone(raw: Raw) -> None:
     scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
     model = ScriptedModel([call("odd0"), say("Done.")])
     (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
-    assert [made.outcome for made in record.evidence.turns[0].calls] == ["ok"]
+    assert [made.outcome for made in record.trajectory.turns[0].calls] == ["ok"]
 
 
 def test_declared_tool_that_is_invalid_is_an_error(raw: Raw) -> None:

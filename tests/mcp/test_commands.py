@@ -105,7 +105,7 @@ def test_rescore_works_without_the_server(lhkit: Lhkit, folder: Path) -> None:
     (folder / "notes.yaml").write_text(changed, encoding="utf-8")
     lhkit("rescore", "runs/gold", "notes.yaml", *OWN, "--into", "runs/again")
     verdicts = {
-        name: {each.sample_id.scenario: each.judgement.verdict.value for each in run.records}
+        name: {each.sample_id.scenario: each.score.verdict.value for each in run.records}
         for name in ("gold", "again")
         for run in [Run.load(folder / "runs" / name)]
     }

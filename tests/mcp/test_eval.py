@@ -56,10 +56,10 @@ def scenario(number: int, **fields: Any) -> Scenario:
 async def test_samples_have_separate_servers_and_folders(own: McpToolset) -> None:
     scenarios = [scenario(each) for each in range(3)]
     run = await replay(scenarios, gold_model, toolset=own, repeats=2, concurrency=3, progress=False)
-    verdicts = [record.judgement.verdict for record in run.records]
-    assert verdicts == [Verdict.PASS] * 6, run.records[0].judgement
+    verdicts = [record.score.verdict for record in run.records]
+    assert verdicts == [Verdict.PASS] * 6, run.records[0].score
     silent = await replay(scenarios[:1], silent_model(), toolset=own, progress=False)
-    assert silent.records[0].judgement.verdict is Verdict.FAIL
+    assert silent.records[0].score.verdict is Verdict.FAIL
 
 
 async def test_dead_server_makes_only_its_sample_invalid(own: McpToolset) -> None:
@@ -69,9 +69,9 @@ async def test_dead_server_makes_only_its_sample_invalid(own: McpToolset) -> Non
 
     scenarios = [scenario(each) for each in range(3)]
     run = await replay(scenarios, model, toolset=own, progress=False)
-    verdicts = [record.judgement.verdict for record in run.records]
+    verdicts = [record.score.verdict for record in run.records]
     assert verdicts == [Verdict.PASS, Verdict.INVALID, Verdict.PASS]
-    (reason,) = run.records[1].judgement.reasons
+    (reason,) = run.records[1].score.reasons
     assert "the MCP server" in reason
 
 

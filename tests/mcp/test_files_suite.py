@@ -45,4 +45,4 @@ async def test_files_suite_passes_lint(files: McpToolset) -> None:
     wrong = {"gone": {}, "final": {"files": ({"path": "no.txt"},)}}
     lost = sources.scenarios[0].model_copy(update=wrong)
     run = await replay([lost], gold_model, toolset=files, progress=False)
-    assert run.records[0].judgement.verdict is Verdict.FAIL
+    assert run.records[0].score.verdict is Verdict.FAIL

@@ -34,7 +34,7 @@ from lhkit.harness.scenarios.loader import read_sources
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
-from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, read_state
+from lhkit.toolset import WrappedToolset, isolation_issue, load, opened, read_state
 from tests.mcp.conftest import LEDGER, START_S, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -106,17 +106,17 @@ def test_isolation_comes_from_folder_or_declaration(tmp_path: Path) -> None:
         )
     )
     entries = {
-        name: not isolation_fault(load(f"mcp:{tmp_path / 'mcp.json'}#{name}"))
+        name: not isolation_issue(load(f"mcp:{tmp_path / 'mcp.json'}#{name}"))
         for name in ("shared", "own", "not-own", "far")
     }
     assert entries == {"shared": False, "own": True, "not-own": False, "far": True}
-    assert isolation_fault(McpToolset(server="x"))
-    assert isolation_fault(McpToolset(server="https://x.org"))
-    assert not isolation_fault(McpToolset(server="x {folder}", folder="/x"))
-    assert not isolation_fault(McpToolset(server="x", isolated=True))
-    assert isolation_fault(McpToolset(server="x {folder}", folder="/x", isolated=False))
-    assert isolation_fault(WrappedToolset(inner=McpToolset(server="x")))
-    assert not isolation_fault(load("life-helper"))
+    assert isolation_issue(McpToolset(server="x"))
+    assert isolation_issue(McpToolset(server="https://x.org"))
+    assert not isolation_issue(McpToolset(server="x {folder}", folder="/x"))
+    assert not isolation_issue(McpToolset(server="x", isolated=True))
+    assert isolation_issue(McpToolset(server="x {folder}", folder="/x", isolated=False))
+    assert isolation_issue(WrappedToolset(inner=McpToolset(server="x")))
+    assert not isolation_issue(load("life-helper"))
 
 
 @pytest.mark.parametrize("value", ["'yes'", "1"])
@@ -172,7 +172,7 @@ async def test_baselines_are_refused_on_a_shared_server(
     for maker in makers:
         harder = parse_stress(stress)
         record = await run_sample(rent(), labelled(maker, harder), stressed(ledger(), harder))
-        assert record.judgement.verdict is Verdict.INVALID
+        assert record.score.verdict is Verdict.INVALID
     with pytest.raises(NotIsolatedError):
         await replay([rent(), rent(id="more")], gold_model, toolset=ledger(), progress=False)
     assert written(file) == ""
@@ -181,10 +181,10 @@ async def test_baselines_are_refused_on_a_shared_server(
 async def test_scripted_model_may_write_on_a_shared_server(ledger: Ledger, file: Path) -> None:
     model = ScriptedModel([call("add_entry", text="rent"), say("I added it.")])
     run = await replay([rent()], model, toolset=ledger(), progress=False)
-    assert run.records[0].evidence.turns[0].calls[0].ran
+    assert run.records[0].trajectory.turns[0].calls[0].ran
     assert written(file) == "rent\n"
     silent = await replay([rent()], silent_model(), toolset=ledger(), progress=False)
-    assert silent.records[0].judgement.verdict is Verdict.FAIL
+    assert silent.records[0].score.verdict is Verdict.FAIL
 
 
 async def test_review_repeats_no_calls_on_a_shared_server(ledger: Ledger, file: Path) -> None:

@@ -226,12 +226,12 @@ def test_nullable_values_may_be_null(
     assert [value for value in wrong if isinstance(check({"x": value}), Accepted)] == []
     output = tool("t", outputSchema={"type": "object", **whole})
 
-    def fault(value: Any) -> str:
+    def failure(value: Any) -> str:
         answer = {"content": [], "structuredContent": {"x": value}}
         return output_error(output, CallToolResult.model_validate(answer))
 
-    assert [value for value in right if fault(value)] == []
-    assert [value for value in wrong if not fault(value)] == []
+    assert [value for value in right if failure(value)] == []
+    assert [value for value in wrong if not failure(value)] == []
 
 
 def test_nullable_in_a_definition_holds_wherever_it_is_used() -> None:

@@ -1,4 +1,4 @@
-"""The fields of a served write's question: their schemas, null, and the faults of answers."""
+"""The fields of a served write's question: their schemas, null, and the errors of answers."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -149,7 +149,7 @@ async def test_serving_runs_an_edit_after_it_was_shown(
     ],
 )
 @pytest.mark.parametrize("locale", ["en", "ko"])
-async def test_serving_fault_names_what_is_expected_and_no_library(
+async def test_serving_error_names_what_is_expected_and_no_library(
     edit: Mapping[str, Any], en: str, ko: str, locale: str
 ) -> None:
     ran, questions = await served({"run": True, **edit}, locale=locale)

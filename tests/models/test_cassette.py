@@ -404,11 +404,11 @@ async def test_recording_skips_an_abandoned_response(path: Path) -> None:
 
 
 async def test_recording_passes_model_errors_through(path: Path) -> None:
-    fault = StreamBrokenError("gone: look")
-    model = RecordingModel(Playing(EVENTS[:2], error=fault), path)
+    failure = StreamBrokenError("gone: look")
+    model = RecordingModel(Playing(EVENTS[:2], error=failure), path)
     with pytest.raises(StreamBrokenError) as caught:
         await collect(model)
-    assert caught.value is fault
+    assert caught.value is failure
     await model.aclose()
     assert files_by(path) == []
 

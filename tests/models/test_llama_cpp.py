@@ -164,7 +164,7 @@ async def test_llama_cpp_requests_stop_texts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "fault"),
+    ("behaviour", "failure"),
     [
         (answers(400, TOO_LONG), ContextTooLongError),
         (streams(native(["half"])[:-1]), StreamBrokenError),
@@ -173,13 +173,13 @@ async def test_llama_cpp_requests_stop_texts_once() -> None:
     ],
 )
 async def test_llama_cpp_raises_typed_errors_and_stays_usable(
-    behaviour: Behaviour, fault: type[LhkitError]
+    behaviour: Behaviour, failure: type[LhkitError]
 ) -> None:
     async with (
         FakeLlamaCpp(behaviour, streams(native(["ok"]))) as server,
         connected(server) as model,
     ):
-        with pytest.raises(fault):
+        with pytest.raises(failure):
             [_ async for _ in model.stream(REQUEST)]
         assert last_of([each async for each in model.stream(REQUEST)]).text == "ok"
 

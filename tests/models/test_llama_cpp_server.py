@@ -20,11 +20,11 @@ from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.serving import llama_cpp_server
 from lhkit.models.serving.llama_cpp_server import (
     ADAPTER,
-    ensure_light,
+    ensure_gguf,
+    gguf_plan,
+    gguf_sha256,
     light_adapter,
     light_file,
-    light_plan,
-    light_sha256,
 )
 from lhkit.models.serving.server import RunningServer, after_boot_s
 from lhkit.models.weights.weights import NOTICE
@@ -59,7 +59,7 @@ class World:
         return folder / "model.gguf"
 
     async def ensure(self, name: str = "gemma") -> Path:
-        return await ensure_light(
+        return await ensure_gguf(
             self.root / "cache",
             name,
             report=self.progress.append,
@@ -111,7 +111,7 @@ async def test_ensure_light_of_the_base_has_no_adapter(world: World) -> None:
     file = await world.ensure("gemma-base")
     assert light_adapter(file) is None
     assert {each.suffix for each in file.parent.iterdir()} == {".gguf", ".html", ".json"}
-    assert light_sha256(file) == file_sha256(file)
+    assert gguf_sha256(file) == file_sha256(file)
     assert (file.name, (await world.ensure()).name) == (
         "gemma-base-Q4_K_M.gguf",
         "gemma-Q4_K_M.gguf",
@@ -129,9 +129,9 @@ async def test_ensure_light_builds_once_per_adapter_with_manifest_and_terms(worl
     assert world.fetches == 1
     left = [each.name for each in file.parent.parent.iterdir() if each.suffix != ".lock"]
     assert left == [file.parent.name]
-    before = light_sha256(file)
+    before = gguf_sha256(file)
     file.with_name(ADAPTER).write_bytes(b"another")
-    assert file_sha256(file) != light_sha256(file) != before
+    assert file_sha256(file) != gguf_sha256(file) != before
     write_adapter(world.adapter, note="trained on")
     assert await world.ensure() != file
 
@@ -173,8 +173,8 @@ async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(tmp_
     file.write_bytes(b"weights")
     adapter.write_bytes(b"adapter")
     now = Settings(cache_dir=tmp_path).now()
-    plan = await light_plan("gemma", file, tmp_path, now, port=8099)
-    served = (str(file), "8099", "8", "gemma", weights_alias(light_sha256(file)))
+    plan = await gguf_plan("gemma", file, tmp_path, now, port=8099)
+    served = (str(file), "8099", "8", "gemma", weights_alias(gguf_sha256(file)))
     assert plan.arguments(8099)[1:] == ("--adapter", str(adapter), *served)
     assert plan.registered_name == "gemma.llama.cpp"
     assert plan.environment() == {"PYTHONUNBUFFERED": "1"}

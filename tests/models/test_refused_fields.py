@@ -163,8 +163,8 @@ async def results_of(
             try:
                 async for event in model.stream(request):
                     results += [event] if isinstance(event, Finished) else []
-            except ModelError as fault:
-                results.append(fault)
+            except ModelError as failure:
+                results.append(failure)
     return results, server.bodies
 
 
@@ -224,8 +224,8 @@ async def test_run_records_the_refused_fields() -> None:
     ):
         tools = ToolRegistry([echo_tool()])
         (record,) = (await replay([scenario], model, toolset=tools, progress=False)).records
-    [made] = record.evidence.turns[0].model_calls
-    assert (record.judgement.verdict, made.response.refused_fields) == ("pass", ("max_tokens",))
+    [made] = record.trajectory.turns[0].model_calls
+    assert (record.score.verdict, made.response.refused_fields) == ("pass", ("max_tokens",))
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ async def answer_of(*behaviours: Behaviour, **endpoint: Any) -> tuple[list[Model
 
 
 async def error_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
-    """Return the fault of one response, having seen that the model works on after it."""
+    """Return the failure of one response, having seen that the model works on after it."""
     async with (
         FakeVllm(behaviour, streams(HELLO)) as server,
         connected(server, **endpoint) as model,
@@ -233,12 +233,12 @@ async def test_client_separates_concurrent_conversations() -> None:
 async def test_client_raises_typed_errors_with_advice(
     behaviour: Behaviour, error: type[LhkitError], sentence: str
 ) -> None:
-    fault = await error_of(behaviour)
-    assert type(fault) is error
+    failure = await error_of(behaviour)
+    assert type(failure) is error
     with pytest.raises(error, match=sentence):
-        raise fault
-    assert len(str(fault)) < 500
-    assert "\n" not in str(fault)
+        raise failure
+    assert len(str(failure)) < 500
+    assert "\n" not in str(failure)
 
 
 @pytest.mark.parametrize(
@@ -332,23 +332,23 @@ async def connect_error(base_url: str, **endpoint: Any) -> LhkitError:
     ["", "http://", "localhost:1", "ftp://localhost", "localhost", "http://a:b", "http://a:99999"],
 )
 async def test_connect_refuses_an_invalid_address(base_url: str) -> None:
-    fault = await connect_error(base_url)
-    assert type(fault) is UsageError
-    assert "give --base-url http://HOST:PORT" in str(fault)
+    failure = await connect_error(base_url)
+    assert type(failure) is UsageError
+    assert "give --base-url http://HOST:PORT" in str(failure)
 
 
 async def test_connect_reports_an_unreachable_server() -> None:
     async with FakeVllm() as server:
         address = server.base_url
-    fault = await connect_error(address)
-    assert type(fault) is ServerUnreachableError
-    assert str(fault).startswith(f"nothing answers at {address}: start a server (`lhkit serve`)")
+    failure = await connect_error(address)
+    assert type(failure) is ServerUnreachableError
+    assert str(failure).startswith(f"nothing answers at {address}: start a server (`lhkit serve`)")
 
 
 async def test_connect_refuses_a_password_in_the_address() -> None:
-    fault = await connect_error("http://me:secret@localhost:1")
-    assert type(fault) is UsageError
-    assert "secret" not in str(fault)
+    failure = await connect_error("http://me:secret@localhost:1")
+    assert type(failure) is UsageError
+    assert "secret" not in str(failure)
 
 
 @pytest.mark.parametrize("suffix", ["", "/v1/"])
@@ -362,10 +362,10 @@ async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> Non
 
 
 async def test_connect_refuses_an_unknown_dialect() -> None:
-    fault = await connect_error("http://unused", dialect="klingon")
-    assert type(fault) is UsageError
+    failure = await connect_error("http://unused", dialect="klingon")
+    assert type(failure) is UsageError
     known = ", ".join(sorted(DIALECT_NAMES))
-    assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
+    assert str(failure) == f"Invalid dialect 'klingon': choose one of {known}."
 
 
 @pytest.mark.parametrize("version", [answers(404, NOT_FOUND), answers(200, "{}"), hangs_up()])
@@ -438,9 +438,9 @@ async def test_connect_refuses_a_server_by_its_list_of_models(
     listing: Behaviour, wanted: str | None, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
-        fault = await connect_error(server.base_url, model=wanted)
-    assert type(fault) is error
-    assert sentence in str(fault)
+        failure = await connect_error(server.base_url, model=wanted)
+    assert type(failure) is error
+    assert sentence in str(failure)
 
 
 @pytest.mark.parametrize(

@@ -116,10 +116,10 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("fault", BREAKS)
-async def test_ensure_weights_rebuilds_a_damaged_folder(world: World, fault: str) -> None:
+@pytest.mark.parametrize("failure", BREAKS)
+async def test_ensure_weights_rebuilds_a_damaged_folder(world: World, failure: str) -> None:
     folder = await world.ensure()
-    BREAKS[fault](folder)
+    BREAKS[failure](folder)
     await world.ensure()
     assert len(world.converted) == 2
     assert (folder / "model.safetensors").read_bytes() == GGUF * 2

@@ -132,7 +132,7 @@ async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_pat
     assert (lee.preferred_a, lee.preferred_b, lee.votes) == (0, 1, 3)
     assert lee.p_value == 1.0
     bare, _ = runs(tmp_path)
-    assert bare.records[0].judgement.reasons == ("better", "because 0")
+    assert bare.records[0].score.reasons == ("better", "because 0")
     assert {each["model"] for each in bare.manifest.models} == {"bare"}
 
 
@@ -147,7 +147,7 @@ async def test_ab_vote_is_stored_by_model_not_by_side(make_ab: MakeAB, tmp_path:
     preferences = [each.vote.preference for each in bare if each.vote]
     assert preferences == [Preference.WORSE, Preference.BETTER]
     assert [each.vote.side for each in tuned if each.vote] == ["left", "right"]
-    assert [each.judgement.verdict for each in tuned] == [Verdict.PASS, Verdict.FAIL]
+    assert [each.score.verdict for each in tuned] == [Verdict.PASS, Verdict.FAIL]
 
 
 @pytest.mark.slow
@@ -196,9 +196,9 @@ async def test_ab_can_vote_on_a_turn_over_the_limit(make_ab: MakeAB, tmp_path: P
     endless = [call("look", a=number) for number in range(9)]
     panel = make_ab(endless, [say("hi")])
     await panel.send("look")
-    assert runs(tmp_path)[0].records[0].evidence.turns[0].ended is EndReason.TOO_LONG
+    assert runs(tmp_path)[0].records[0].trajectory.turns[0].ended is EndReason.TOO_LONG
     panel.vote("right")
-    assert [run.records[0].judgement.verdict for run in runs(tmp_path)] == ["fail", "pass"]
+    assert [run.records[0].score.verdict for run in runs(tmp_path)] == ["fail", "pass"]
 
 
 def note_into(rows: Callable[[Any], list[Any]]) -> ToolRegistry:
@@ -317,7 +317,7 @@ async def test_ab_keys_vote_and_add_a_reason(make_ab: MakeAB, tmp_path: Path) ->
     press(panel, "reason", **{f"reason-{panel.state.conversation}": "  it is <b>shorter</b>  "})
     assert panel.state.votes == 1
     bare, _ = runs(tmp_path)
-    assert bare.records[0].judgement.reasons == ("worse", "it is <b>shorter</b>")
+    assert bare.records[0].score.reasons == ("worse", "it is <b>shorter</b>")
     press(panel, "unblind")
     press(panel, "vote", "left")  # too late
     assert panel.state.choice is VoteChoice.RIGHT
@@ -343,7 +343,7 @@ async def test_ab_shows_write_error_and_no_vote(make_ab: MakeAB, tmp_path: Path)
     panel = make_ab([say("hi")], [say("hi")])
     (tmp_path / "ab").write_text("a file is in the way", encoding="utf-8")
     await panel.send("hello")
-    assert any(each.is_fault for each in panel.state.notices)
+    assert any(each.is_error for each in panel.state.notices)
     with pytest.raises(RunError):
         panel.vote("left")
     assert panel.state.choice is None
@@ -405,7 +405,7 @@ async def test_ab_board_escapes_html(make_ab: MakeAB, locale: str) -> None:
     revealed = panel.state.revealed
     assert revealed is not None
     named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
-    with_notice = replace(panel.state, notices=(PanelNotice(text=EVIL, is_fault=True),))
+    with_notice = replace(panel.state, notices=(PanelNotice(text=EVIL, is_error=True),))
     asked = ABState(
         stage=Stage.OPT_IN, opt_ins=(OptInRequested(model=EVIL, address=EVIL, licence=EVIL),)
     )

@@ -174,16 +174,16 @@ async def test_form_is_validated_before_it_is_sent(gate: ButtonConfirmGate, page
     asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
     await page.until_asked()
     send(page, who="", amount="12")
-    await page.until(lambda: page.screen.state.open_card.faults)
+    await page.until(lambda: page.screen.state.open_card.errors)
     card = page.screen.state.open_card
-    assert card.faults == {
+    assert card.errors == {
         "who": "여기는 채워야 해요.",
         "amount": "여기에 맞지 않아요. 필요한 것: 정수, 9 이하.",
     }
     send(page, who="Kim", amount="7", more=5)
     assert await asked == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 7})
     settled = page.screen.state.items[-1]
-    assert (settled.outcome, settled.attempts, settled.faults) == (QuestionOutcome.SENT, 1, {})
+    assert (settled.outcome, settled.attempts, settled.errors) == (QuestionOutcome.SENT, 1, {})
     assert "Kim" not in str(page.screen.state)  # input is not stored
     assert gate.outcomes == []  # it answers no call
 
@@ -382,7 +382,7 @@ async def test_gate_settle_speaks_all_decisions(
     await page.until_asked()
     card = page.screen.state.open_card.card
     gate.settle(card, Edit({**DAY, "hours": -1}))  # invalid: the card stays open
-    await page.until(lambda: page.screen.state.open_card.faults)
+    await page.until(lambda: page.screen.state.open_card.errors)
     gate.settle(card, decision)
     assert (await running)[0] == result
     assert gate.outcomes == [outcome]

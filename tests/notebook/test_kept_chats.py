@@ -21,7 +21,7 @@ from lhkit.conversation.events import EndReason
 from lhkit.conversation.messages import SystemMessage
 from lhkit.harness.chats.chats import ChatRecorder
 from lhkit.harness.exports.openai_messages import write_openai_messages
-from lhkit.harness.records.record import Evidence, Verdict
+from lhkit.harness.records.record import Trajectory, Verdict
 from lhkit.harness.records.store import RECORDS, read_records
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.sessions import LiveSession
@@ -75,16 +75,16 @@ asyncio.run(talk())
 """
 
 
-def read_chats(folder: Path) -> tuple[Evidence, ...]:
-    return tuple(record.evidence for record in Run.load(folder).records)
+def read_chats(folder: Path) -> tuple[Trajectory, ...]:
+    return tuple(record.trajectory for record in Run.load(folder).records)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def user_texts(evidence: Evidence) -> list[str]:
-    return [turn.user for turn in evidence.turns]
+def user_texts(trajectory: Trajectory) -> list[str]:
+    return [turn.user for turn in trajectory.turns]
 
 
 async def test_record_contains_messages_cards_and_clicks(
@@ -101,15 +101,15 @@ async def test_record_contains_messages_cards_and_clicks(
         await page.until(lambda: panel.state.has_figures and not panel.is_busy)
     run = Run.load(folder)
     (record,) = run.records
-    calls = [call for turn in record.evidence.turns for call in turn.calls]
+    calls = [call for turn in record.trajectory.turns for call in turn.calls]
     assert [(each.tool, each.gate, each.answer, each.ran) for each in calls] == [
         ("write", "accepted", "run", True),
         ("write", "rejected", "escape", False),
     ]
     assert '"a": 1' in calls[0].summary
-    assert [turn.reply for turn in record.evidence.turns] == ["done", "no"]
+    assert [turn.reply for turn in record.trajectory.turns] == ["done", "no"]
     assert run.toolset == "tools"
-    assert record.judgement.verdict is Verdict.INVALID
+    assert record.score.verdict is Verdict.INVALID
     assert run.summary().total.valid == 0
     assert len(run.calls) == 2
 
@@ -134,9 +134,9 @@ async def test_record_is_off_by_default(
 def test_record_keeps_finished_turns_after_kernel_kill(tmp_path: Path) -> None:
     run_to_its_death(DYING, folder=tmp_path)
     folder = tmp_path / "runs/chats"
-    (evidence,) = read_chats(folder)
-    assert user_texts(evidence) == ["write", "more"]
-    assert evidence.turns[0].calls[0].answer == "code_yes"
+    (trajectory,) = read_chats(folder)
+    assert user_texts(trajectory) == ["write", "more"]
+    assert trajectory.turns[0].calls[0].answer == "code_yes"
 
 
 async def test_record_rejects_a_folder_of_other_tools(
@@ -162,7 +162,7 @@ async def test_record_compacts_earlier_chats(make_panel: MakePanel, tmp_path: Pa
     assert len(read_records(tmp_path)) == 3
     panel.clear()
     await panel.send("four")
-    assert [user_texts(record.evidence) for record in read_records(tmp_path)] == [
+    assert [user_texts(record.trajectory) for record in read_records(tmp_path)] == [
         ["one", "two", "three"],
         ["four"],
     ]
@@ -181,12 +181,12 @@ async def test_record_contains_repeated_and_resumed_turns_once(
         EndReason.FAILED,
     ]
     await panel.retry()
-    (evidence,) = read_chats(tmp_path)
-    assert [(turn.user, turn.reply, turn.ended) for turn in evidence.turns] == [
+    (trajectory,) = read_chats(tmp_path)
+    assert [(turn.user, turn.reply, turn.ended) for turn in trajectory.turns] == [
         ("one", "good", EndReason.ANSWERED),
         ("two", "back", EndReason.ANSWERED),
     ]
-    assert len(evidence.turns[1].model_calls) == 2
+    assert len(trajectory.turns[1].model_calls) == 2
 
 
 async def test_record_excludes_the_pause_before_a_retry(tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ async def test_record_contains_initial_and_final_state(
     await make_panel(replies, toolset=purse, world=world, record=tmp_path).send("spend one")
     (record,) = Run.load(tmp_path).records
     assert record.started_at == "2026-06-15T09:00:00+09:00"
-    assert record.evidence.initial_state == {"jars": ({"id": "j1", "coins": 3},)}
-    assert record.evidence.final_state == {"jars": ({"id": "j1", "coins": 2},)}
+    assert record.trajectory.initial_state == {"jars": ({"id": "j1", "coins": 3},)}
+    assert record.trajectory.final_state == {"jars": ({"id": "j1", "coins": 2},)}
     assert set(record.state_diff) == {"jars"}
 
 

@@ -48,7 +48,7 @@ FORM = parse_form(
     "the password",
     KO,
 )
-ASKED = CardItem(card="1", request=REQUEST, form=FORM, faults={EVIL: EVIL, "one": EVIL})
+ASKED = CardItem(card="1", request=REQUEST, form=FORM, errors={EVIL: EVIL, "one": EVIL})
 
 ITEMS: tuple[Item, ...] = (
     UserMessage(text=EVIL),
@@ -248,7 +248,7 @@ def test_card_and_form_escape_invisible_characters() -> None:
     form = parse_form(schema, "", KO)
     for item in (
         CardItem(card="1", request=request),
-        CardItem(card="1", request=request, form=form, faults={HIDDEN: HIDDEN}),
+        CardItem(card="1", request=request, form=form, errors={HIDDEN: HIDDEN}),
         ToolCallMessage.of(
             name=HIDDEN, args={HIDDEN: HIDDEN}, raw=HIDDEN, result=ToolErr(HIDDEN, HIDDEN)
         ),

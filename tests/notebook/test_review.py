@@ -104,7 +104,7 @@ async def test_review_resumes_and_ignores_a_truncated_line(chats: Path) -> None:
         file.write(b'{"place": {"sample"')
     again = Review(chats, reviewer="kim")
     assert (again.state.conversation, again.state.place) == (0, 2)
-    assert [label.held for label in again.state.labels.values()] == [
+    assert [label.verdict for label in again.state.labels.values()] == [
         LabelKind.RIGHT,
         LabelKind.WRONG,
     ]
@@ -114,7 +114,9 @@ async def test_review_resumes_and_ignores_a_truncated_line(chats: Path) -> None:
     again.go(0)
     again.judge("wrong")  # a change of mind
     assert len(Review(chats, reviewer="kim").state.labels) == 7
-    assert next(iter(Review(chats, reviewer="kim").state.labels.values())).held is LabelKind.WRONG
+    assert (
+        next(iter(Review(chats, reviewer="kim").state.labels.values())).verdict is LabelKind.WRONG
+    )
     again.go(0, 2)
     again.judge("not_fine", say="half of a pair: \ud83d")  # which JSON can hold, and UTF-8 cannot
     labels = Review(chats, reviewer="kim").state.labels
@@ -130,11 +132,11 @@ async def test_review_drops_labels_of_repeated_turns(chats: Path) -> None:
     review = Review(chats, reviewer="kim")
     judge_all(review)
     record = review.state.records[0]
-    changed = replace(record.evidence.turns[0], reply="other words")
-    evidence = replace(record.evidence, turns=(changed, *record.evidence.turns[1:]))
+    changed = replace(record.trajectory.turns[0], reply="other words")
+    trajectory = replace(record.trajectory, turns=(changed, *record.trajectory.turns[1:]))
     review_file = ReviewFile(chats, "kim")
     assert len(review_file.of(record)) == 4
-    assert len(review_file.of(replace(record, evidence=evidence))) == 1
+    assert len(review_file.of(replace(record, trajectory=trajectory))) == 1
 
 
 async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -> None:
@@ -154,15 +156,15 @@ async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -
         assert text in html
     press(review, "save", **fields_of(title="milk", kind="small", count="two"))
     assert review.state.form is not None
-    assert list(review.state.form.faults) == ["count"]
+    assert list(review.state.form.errors) == ["count"]
     assert review.state.form.typed["count"] == "two"
     press(review, "save", **fields_of(title="milk", kind="small", count="0"))
-    assert "at least 1" in review.state.form.faults["count"]
+    assert "at least 1" in review.state.form.errors["count"]
     press(review, "save", **fields_of(title="milk", tags='"a"'))
-    assert list(review.state.form.faults) == ["kind", "tags"]
-    assert "a JSON list (each item: a text, in quotes)" in review.state.form.faults["tags"]
+    assert list(review.state.form.errors) == ["kind", "tags"]
+    assert "a JSON list (each item: a text, in quotes)" in review.state.form.errors["tags"]
     press(review, "save", **fields_of(title="milk", kind="big", tags='["a", "a"]'))
-    assert "arguments are invalid" in review.state.form.fault
+    assert "arguments are invalid" in review.state.form.error
     press(review, "tool", "look")
     assert review.state.form.tool == "look"
     assert review.state.form.typed == {}
@@ -172,7 +174,7 @@ async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -
     press(review, "judge", "should_be")
     press(review, "save", **fields_of(title="eggs", kind="big", tags='["b"]'))
     (label,) = review.state.labels.values()
-    assert (label.held, label.tool) == (LabelKind.SHOULD_BE, "note")
+    assert (label.verdict, label.tool) == (LabelKind.SHOULD_BE, "note")
     assert label.args == {"title": "eggs", "kind": "big", "tags": ["b"]}
     with pytest.raises(UsageError, match="is not a label of a reply"):
         review.judge("right")
@@ -246,9 +248,9 @@ async def test_review_to_scenarios_pass_lint_and_reference(chats: Path, tmp_path
     assert "I sleep well" in files[0].read_text(encoding="utf-8")
     assert await lint(sources, load()) == ()
     run = await replay(sources.scenarios, gold_model, progress=False)
-    assert [each.judgement.verdict for each in run.records] == [Verdict.PASS] * 2
+    assert [each.score.verdict for each in run.records] == [Verdict.PASS] * 2
     silent = await replay(sources.scenarios, ScriptedModel([]), progress=False)
-    assert {each.judgement.verdict for each in silent.records} == {Verdict.FAIL}
+    assert {each.score.verdict for each in silent.records} == {Verdict.FAIL}
 
 
 async def test_review_to_scenarios_without_corrected_reply(chats: Path, tmp_path: Path) -> None:
@@ -258,7 +260,7 @@ async def test_review_to_scenarios_without_corrected_reply(chats: Path, tmp_path
     assert sources.scenarios[0].turns[0].gold.say == "…"
     assert {each.code for each in await lint(sources, load())} == {"echo"}
     run = await replay(sources.scenarios, gold_model, progress=False)
-    assert {each.judgement.verdict for each in run.records} == {Verdict.PASS}
+    assert {each.score.verdict for each in run.records} == {Verdict.PASS}
 
 
 async def test_review_to_training_contains_corrections(chats: Path, tmp_path: Path) -> None:
@@ -311,7 +313,7 @@ async def test_review_accept_adds_right_arguments(
     sources = read_sources([file])
     folder = tmp_path / "runs/mine"
     run = await replay(sources.scenarios, model, progress=False, run_dir=folder)
-    assert run.records[0].judgement.verdict is Verdict.FAIL
+    assert run.records[0].score.verdict is Verdict.FAIL
     with pytest.raises(UsageError, match="give Review the scenarios"):
         Review(folder, reviewer="kim").accept()
     review = Review(folder, reviewer="kim", scenarios=(file,))
@@ -324,7 +326,7 @@ async def test_review_accept_adds_right_arguments(
     assert 'one_of: [sleep, "better sleep"]' in file.read_text(encoding="utf-8")
     again = ScriptedModel([call("search_catalog", query="better sleep"), say("Here.")])
     rerun = await replay(read_sources([file]).scenarios, again, progress=False)
-    assert rerun.records[0].judgement.verdict is Verdict.PASS
+    assert rerun.records[0].score.verdict is Verdict.PASS
     made = await review.to_scenarios(tmp_path / "made")  # the world is that of the old scenario
     (scenario,) = read_sources(made).scenarios
     assert scenario.world["now"] == "2026-06-15T09:00:00+09:00"

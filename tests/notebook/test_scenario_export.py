@@ -47,8 +47,8 @@ async def passes(panel: ChatPanel, tmp_path: Path) -> Any:
         run_dir=tmp_path / "run",
     )
     (record,) = run.records
-    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
-    assert record.judgement.violations == ()
+    assert record.score.verdict is Verdict.PASS, record.score.reasons
+    assert record.score.violations == ()
     return scenario
 
 

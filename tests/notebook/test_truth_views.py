@@ -11,7 +11,7 @@ import pytest
 from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.confirm.decision import Edit
-from lhkit.conversation.messages import ClaimFault
+from lhkit.conversation.messages import ClaimReason
 from lhkit.harness.chats.chats import load_chats
 from lhkit.harness.exports.inspect_log import _InspectSample
 from lhkit.harness.exports.otel import trace_lines
@@ -119,7 +119,7 @@ async def test_every_view_has_the_lines_of_truth(
     ]
     run = load_chats(tmp_path / "chats")
     (record,) = run.records
-    assert [turn_truth(turn, catalog) for turn in record.evidence.turns] == expected
+    assert [turn_truth(turn, catalog) for turn in record.trajectory.turns] == expected
     assert [*turns_frame([record])["truth"]] == expected
     html = "".join(fragment.html for fragment in render(panel.state, catalog).fragments)
     report = run_html(run.records, run.summary(), criteria={}, name="x")
@@ -162,7 +162,7 @@ async def test_every_view_has_the_arguments_that_ran_after_an_edit(
     ran = json.dumps(edited, separators=(",", ":"))
     run = load_chats(tmp_path / "chats")
     (record,) = run.records
-    (made,) = record.evidence.calls
+    (made,) = record.trajectory.calls
     assert made.effective_args == edited
     (entry,) = (e for e in json.loads(panel.to_json())["messages"] if e["role"] == "tool")
     assert (entry["arguments"], entry["proposed"]) == (edited, {"title": "tea"})
@@ -215,7 +215,7 @@ async def test_record_of_denied_call_has_the_truth_line_of_the_panel(
     (shown,) = (e["text"] for e in json.loads(panel.to_json())["messages"] if e["role"] == "truth")
     assert shown.endswith(': book · "가람", 3, "8시"')  # as asked: completed, without `row`
     (record,) = load_chats(tmp_path / "chats").records
-    assert turn_truth(record.evidence.turns[0], load_catalog(locale)) == shown
+    assert turn_truth(record.trajectory.turns[0], load_catalog(locale)) == shown
 
 
 async def test_records_of_an_older_version_say_no_more_than_they_know(
@@ -224,12 +224,12 @@ async def test_records_of_an_older_version_say_no_more_than_they_know(
     await played("en", tmp_path / "chats", settings)
     (record,) = load_chats(tmp_path / "chats").records
     data = json.loads(encode_record(record))
-    for turn in data["evidence"]["turns"]:
+    for turn in data["trajectory"]["turns"]:
         del turn["claim"]
         for made in turn["calls"]:
             del made["changed"], made["changes"]
     catalog = load_catalog("en")
-    lines = [turn_truth(turn, catalog) for turn in decode_record(data).evidence.turns]
+    lines = [turn_truth(turn, catalog) for turn in decode_record(data).trajectory.turns]
     assert lines[0] == lines[1] == "Ran: add_habit · caffeine-cutoff"
     assert lines[4] == "Failed, may have changed something: log_tracker_entry · walk"
     assert lines[5] == "Nothing was run that writes"
@@ -239,20 +239,20 @@ ADD = call("add_habit", protocol_id="caffeine-cutoff", frame_level="identity", *
 
 
 @pytest.mark.parametrize(
-    ("replies", "confirm", "expected", "fault"),
+    ("replies", "confirm", "expected", "reason"),
     [
         ([ADD, say("I have added it.")], True, "Changed: habits +1 · caffeine-cutoff", None),
         (
             [ADD, say("I have added it.")],
             False,
             "Not run: add_habit · caffeine-cutoff",
-            ClaimFault.NOT_RUN,
+            ClaimReason.NOT_RUN,
         ),
-        ([say("I have added it.")], True, "Nothing was run that writes", ClaimFault.NOTHING),
+        ([say("I have added it.")], True, "Nothing was run that writes", ClaimReason.NOTHING),
     ],
 )
 async def test_eval_records_the_lines_of_truth(
-    replies: list[Reply], confirm: bool, expected: str, fault: ClaimFault | None
+    replies: list[Reply], confirm: bool, expected: str, reason: ClaimReason | None
 ) -> None:
     turn = {"user": "go", "confirm": "accept" if confirm else "reject"}
     scenario = Scenario.from_data(
@@ -260,9 +260,9 @@ async def test_eval_records_the_lines_of_truth(
         | {"turns": [turn]}
     )
     record = await run_sample(scenario, ScriptedModel(replies), LifeHelperToolset())
-    (turn_record,) = decode_record(json.loads(encode_record(record))).evidence.turns
+    (turn_record,) = decode_record(json.loads(encode_record(record))).trajectory.turns
     assert turn_truth(turn_record, load_catalog("en")).split("\n")[0] == expected
-    assert (turn_record.claim.fault if turn_record.claim else None) == fault
+    assert (turn_record.claim.reason if turn_record.claim else None) == reason
 
 
 async def test_state_that_waits_for_another_process_is_not_read_in_a_turn() -> None:

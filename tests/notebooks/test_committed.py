@@ -51,32 +51,32 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(item)
 
 
-def find_faults(notebook: NotebookNode) -> list[str]:
+def find_issues(notebook: NotebookNode) -> list[str]:
     """Return the reasons why a notebook must not be committed."""
-    faults = []
+    issues = []
     cells = code_cells(notebook)
     if [cell.execution_count for cell in cells] != list(range(1, len(cells) + 1)):
-        faults.append("not run from top to bottom")
+        issues.append("not run from top to bottom")
     for number, cell in enumerate(cells, 1):
         if shows_something(cell) and not cell.outputs:
-            faults.append(f"cell {number}: its output is missing")
+            issues.append(f"cell {number}: its output is missing")
         if any(output.output_type == "error" for output in cell.outputs):
-            faults.append(f"cell {number}: its output is an error")
+            issues.append(f"cell {number}: its output is an error")
         if MACHINE_PATH.search("\n".join(texts(cell.outputs))):
-            faults.append(f"cell {number}: its output contains a local path")
+            issues.append(f"cell {number}: its output contains a local path")
         ignored = UNCOMPARED & set(cell.metadata.get("tags", ()))
         if ignored and not cell.metadata.get("reason"):
-            faults.append(
+            issues.append(
                 f"cell {number}: its output is not compared, and metadata.reason is empty"
             )
     if "widgets" in notebook.metadata:
-        faults.append("contains the state of widgets")
-    return faults
+        issues.append("contains the state of widgets")
+    return issues
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_committed_with_all_outputs(path: Path) -> None:
-    assert find_faults(read(path)) == []
+    assert find_issues(read(path)) == []
     assert path.stat().st_size <= MAX_NOTEBOOK_BYTES
 
 

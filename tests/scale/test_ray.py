@@ -151,17 +151,17 @@ def records(suite: Path, name: str = "run") -> tuple[SampleRecord, ...]:
 
 
 def verdicts(found: tuple[SampleRecord, ...]) -> dict[str, Verdict]:
-    return {each.sample_id.scenario: each.judgement.verdict for each in found}
+    return {each.sample_id.scenario: each.score.verdict for each in found}
 
 
 def assert_each_is_answered_once(suite: Path) -> None:
-    valid = [each for each in records(suite) if each.judgement.verdict is not Verdict.INVALID]
+    valid = [each for each in records(suite) if each.score.verdict is not Verdict.INVALID]
     counted = Counter(each.sample_id.scenario for each in valid)
     assert counted == {f"work-{n}": 1 for n in range(1, COUNT + 1)}
 
 
 def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
-    calls = [call for each in found for turn in each.evidence.turns for call in turn.calls]
+    calls = [call for each in found for turn in each.trajectory.turns for call in turn.calls]
     payloads = (call.result.get("data", {}) for call in calls)
     return {payload[key] for payload in payloads if key in payload}
 

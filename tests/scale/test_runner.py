@@ -196,7 +196,7 @@ async def played(
 
 
 def verdicts(run: Run) -> dict[str, Verdict]:
-    return {each.sample_id.scenario: each.judgement.verdict for each in run.records}
+    return {each.sample_id.scenario: each.score.verdict for each in run.records}
 
 
 async def test_replicas_produce_same_journal_as_one_process(
@@ -215,7 +215,7 @@ async def test_replicas_produce_same_journal_as_one_process(
     hashes = {each.content_hash for each in alone.records}
     assert {each.content_hash for each in run.records} == hashes
     manifests = [read_manifest(tmp_path / each) for each in ("alone", "many")]
-    assert manifests[0].questions == manifests[1].questions
+    assert manifests[0].content_hashes == manifests[1].content_hashes
     assert len(runner.losses) == 0
 
 
@@ -232,7 +232,7 @@ async def test_replicas_run_wordings(tmp_path: Path) -> None:
             variants=True,
             progress=False,
         )
-    users = [record.evidence.turns[0].user for record in run.records]
+    users = [record.trajectory.turns[0].user for record in run.records]
     assert users == list(scenario.turns[0].texts)
 
 
@@ -265,7 +265,7 @@ async def test_repeated_losses_make_remaining_samples_invalid(
 ) -> None:
     run, runner = await played(scenarios, fake_cluster(*[0] * 40), tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
-    assert run.records[0].evidence.fault == (
+    assert run.records[0].trajectory.error == (
         "not tried: 6 replicas were lost in a row without a finished sample (it was killed)"
     )
     again, _ = await played(scenarios, fake_cluster(), tmp_path)
@@ -402,7 +402,7 @@ async def test_matrix_runs_arms_on_replicas(
     assert await run_matrix(options, Settings(locale="en")) == 0
     found = [read_records(folder) for folder in sorted((tmp_path / "suite").iterdir())]
     assert [len(each) for each in found] == [4, 4]
-    assert {each.judgement.verdict for each in found[0]} == {Verdict.PASS}
+    assert {each.score.verdict for each in found[0]} == {Verdict.PASS}
 
 
 def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":

@@ -13,7 +13,7 @@ from lhkit import match_calls
 from lhkit.base.errors import LhkitError, RunError, ScenarioError, UsageError
 from lhkit.conversation.events import EndReason
 from lhkit.harness.authoring.mutate import mutate, read_survivors
-from lhkit.harness.records.record import Evidence, TurnRecord
+from lhkit.harness.records.record import Trajectory, TurnRecord
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.suite import load_suite
 from lhkit.harness.scenarios import documents, values
@@ -229,13 +229,13 @@ def test_a_search_that_takes_too_long_ends_with_a_sentence(monkeypatch: pytest.M
 def test_limited_searches_limit_the_time_of_all_together() -> None:
     turn = Turn(user="hi", reply={"matches": "a"})
     scenario = Scenario(id="s", ac="AC-1", turns=(turn,))
-    evidence = Evidence(turns=(TurnRecord(user="hi", ended=EndReason.ANSWERED, reply="a"),))
+    trajectory = Trajectory(turns=(TurnRecord(user="hi", ended=EndReason.ANSWERED, reply="a"),))
     slow = itertools.count(step=values.ALL_SEARCHES_CPU_S + 1).__next__
     with (
         limited_searches(slow),
         pytest.raises(ScenarioError, match="the patterns of this scenario take longer"),
     ):
-        judge(scenario, evidence, ToolMetadata(schemas={}), today=None)
+        judge(scenario, trajectory, ToolMetadata(schemas={}), today=None)
     assert is_found("a", "a")  # without a limit of its own
 
 
@@ -243,12 +243,12 @@ def test_limited_searches_limit_the_time_of_all_together() -> None:
     "honest",
     [r"\d+\s?(분|시간)", r"^(네|예)[,.!]?\s", r"(\w+\s?)+", r"caf[eé]", r"(?i)no habits?", r".*"],
 )
-def test_pattern_fault_accepts_usual_patterns(honest: str) -> None:
+def test_pattern_issue_accepts_usual_patterns(honest: str) -> None:
     assert pattern_error(honest) is None
 
 
 @pytest.mark.parametrize("bad", ["(", "(" * 5_000 + ")" * 5_000, "a" * 5_000, "(?R)"])
-def test_pattern_fault_reports_invalid_patterns(bad: str) -> None:
+def test_pattern_issue_reports_invalid_patterns(bad: str) -> None:
     assert "regular expression" in str(pattern_error(bad))
 
 
@@ -273,8 +273,8 @@ def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
         {"locales": {"ko": 1}},
         {"locales": {"ko": {"tools": [{"name": "x"}]}}},
         {"scenarios": {"a": 1}},
-        {"questions": {"a": []}},
-        {"questions": {"a": 1}},
+        {"content_hashes": {"a": []}},
+        {"content_hashes": {"a": 1}},
         {"invocations": [1]},
         {"command": "rm"},
         "[" * 100_000,

@@ -153,7 +153,7 @@ async def test_run_folder_reports_and_logs_contain_no_key(tmp_path: Path) -> Non
             scenarios(2), model, run_dir=folder, max_attempts=1, progress=False
         )
         await model.aclose()
-    assert [record.judgement.verdict for record in run.records].count(Verdict.INVALID) == 1
+    assert [record.score.verdict for record in run.records].count(Verdict.INVALID) == 1
     files = {name: tmp_path / f"report.{name}" for name in ("html", "junit", "markdown")}
     await report_run(ReportOptions(folder=folder, **files), Settings(cache_dir=tmp_path))
     assert handler is not None

@@ -201,10 +201,10 @@ def append_many(folder: Path, begin: int, count: int) -> None:
     """Append labels with different replies."""
     record = Run.load(folder).records[0]
     place = list(places_of(record))[-1]
-    seen = turn_sha256(record.evidence.turns[place.turn])
+    seen = turn_sha256(record.trajectory.turns[place.turn])
     file = ReviewFile(folder, "kim")
     for number in range(begin, begin + count):
-        file.append(Label(place=place, held=LabelKind.NOT_FINE, seen_sha256=seen, say=str(number)))
+        file.append(Label(place=place, held=LabelKind.NOT_FINE, turn_sha256=seen, say=str(number)))
 
 
 def test_review_file_keeps_every_label_of_two_processes(theirs: Path) -> None:
@@ -238,8 +238,8 @@ def test_forget_chats_keeps_the_labels_of_other_chats(theirs: Path) -> None:
     write_manifest(theirs, Manifest(user="person"))
     for record in Run.load(theirs).records:
         place = list(places_of(record))[-1]
-        seen = turn_sha256(record.evidence.turns[place.turn])
-        ReviewFile(theirs, "kim").append(Label(place=place, held=LabelKind.FINE, seen_sha256=seen))
+        seen = turn_sha256(record.trajectory.turns[place.turn])
+        ReviewFile(theirs, "kim").append(Label(place=place, held=LabelKind.FINE, turn_sha256=seen))
     forget_chats(theirs, [name])
     assert [label.place.sample for label in ReviewFile(theirs, "kim").labels] == ["other"]
 

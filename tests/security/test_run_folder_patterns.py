@@ -18,7 +18,7 @@ from lhkit.harness.scoring.claim_model import History
 from lhkit.harness.scoring.success_claims import find_success_phrase
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.boards.review import Review
-from lhkit.tools.validation import ArgumentValidator, value_fault
+from lhkit.tools.validation import ArgumentValidator, value_issue
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -55,7 +55,7 @@ def test_validation_of_a_hostile_schema_ends(pattern: str, key: str) -> None:
         args = {TEXT: "x"}
     try:
         ArgumentValidator(tested_schema).check(args)
-        value_fault(tested_schema, next(iter(args)), args[next(iter(args))])
+        value_issue(tested_schema, next(iter(args)), args[next(iter(args))])
     except UsageError as error:
         assert "takes longer" in str(error)  # noqa: PT017 - or it returns a result
 
@@ -86,7 +86,7 @@ async def hostile(tmp_path: Path) -> Path:
         config["tools"].append({**evil, "parameters": schema("^(a+)+$")})
     file.write_text(json.dumps(manifest))
     line = json.loads((folder / "records.jsonl").read_text())
-    line["evidence"]["turns"][0]["reply"] = TEXT
+    line["trajectory"]["turns"][0]["reply"] = TEXT
     (folder / "records.jsonl").write_text(json.dumps(line) + "\n")
     return folder
 
@@ -101,8 +101,8 @@ async def test_rescore_is_invalid_where_a_claim_takes_too_long(hostile: Path) ->
     file.write_text(file.read_text().replace("(?:a+)+$", BOMB))
     scenario = load_scenarios(scenario_paths("all"))[0]
     (record,) = rescore(Run.load(hostile), [scenario]).records
-    assert record.judgement.verdict is Verdict.INVALID
-    assert "takes longer than 2 s" in record.judgement.reasons[0]
+    assert record.score.verdict is Verdict.INVALID
+    assert "takes longer than 2 s" in record.score.reasons[0]
 
 
 async def test_review_form_of_a_hostile_tool_ends(hostile: Path) -> None:

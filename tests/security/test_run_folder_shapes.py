@@ -161,7 +161,7 @@ def review_all(folder: Path) -> None:
     review.judge("should_be", tool="add_habit", args=ARGS)
     while review.state.done < len(review.state.records):
         review.judge("fine" if review.state.call is None else "right")
-    review.talks()
+    review.corrected_chats()
     shutil.rmtree(folder / "reviews")
 
 
@@ -176,7 +176,7 @@ def mutants(document: Any, *, every: int) -> Iterator[tuple[str, Any]]:
                 yield f"{where} = {value!r}", with_value(document, path, value)
 
 
-def faults(folder: Path, file: Path, *, every: int) -> Iterator[tuple[str, str, BaseException]]:
+def issues(folder: Path, file: Path, *, every: int) -> Iterator[tuple[str, str, BaseException]]:
     """Yield (change, reader, exception) where a reader raises another error than lhkit's."""
     for name in ("manifest.json", "records.jsonl"):
         path = folder / name
@@ -196,7 +196,7 @@ def faults(folder: Path, file: Path, *, every: int) -> Iterator[tuple[str, str, 
         path.write_text(original)
 
 
-TOOL, CALLS = "locales.en.tools.0", "evidence.turns.0.calls"
+TOOL, CALLS = "locales.en.tools.0", "trajectory.turns.0.calls"
 NEW_TOOL = {"name": "f", "description": "", "destructive": False}
 BROKEN: list[tuple[str, str, Any, str]] = [
     ("manifest", f"{TOOL}.claims", {"en": ["("]}, f"{TOOL}: .*claims"),
@@ -226,17 +226,17 @@ BROKEN: list[tuple[str, str, Any, str]] = [
     ("records", f"{CALLS}.0.model_call", 99, f"{CALLS}.0.model_call: there is no such message"),
     (
         "records",
-        "judgement.scores.0.calls.0.actual",
+        "score.turn_scores.0.calls.0.actual",
         99,
-        "judgement.scores.0.calls.0.actual: there is no such call",
+        "score.turn_scores.0.calls.0.actual: there is no such call",
     ),
     ("records", "wall_s", 1e300, r"wall_s: 1e\+300 seconds"),
     ("records", "attempts", -1, "attempts: -1 is not a valid count"),
     (
         "records",
-        "evidence.turns.0.new_tools",
+        "trajectory.turns.0.new_tools",
         [{**NEW_TOOL, "parameters": {"type": "object", "required": 5}}],
-        "evidence.turns.0.new_tools.0: .*required",
+        "trajectory.turns.0.new_tools.0: .*required",
     ),
     ("records", "sample_id.scenario", {"x": 5}, "sample_id.scenario: "),
 ]
@@ -289,7 +289,7 @@ async def test_run_folder_with_a_wrong_field_is_a_sentence_or_is_read(
 ) -> None:
     errors = [
         f"{changed}: {reader}: {error!r}"
-        for changed, reader, error in faults(played, tmp_path / "mine.yaml", every=23)
+        for changed, reader, error in issues(played, tmp_path / "mine.yaml", every=23)
     ]
     assert errors == []
 

@@ -123,7 +123,7 @@ def test_registry_keeps_a_schema_that_is_the_same_in_both_drafts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "fault"),
+    ("schema", "issue"),
     [
         (of("07", minimum=0, exclusiveMinimum=True), "properties/v/exclusiveMinimum"),
         (of("04", exclusiveMinimum=3), "properties/v/exclusiveMinimum"),
@@ -132,9 +132,9 @@ def test_registry_keeps_a_schema_that_is_the_same_in_both_drafts() -> None:
     ],
 )
 def test_registry_refuses_a_schema_that_is_invalid_in_its_draft(
-    schema: dict[str, Any], fault: str
+    schema: dict[str, Any], issue: str
 ) -> None:
-    with pytest.raises(RegistrationError, match=f"'echo'.*{fault}"):
+    with pytest.raises(RegistrationError, match=f"'echo'.*{issue}"):
         ToolRegistry([echo_tool(parameters=schema)])
 
 

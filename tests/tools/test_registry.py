@@ -37,7 +37,7 @@ def test_registry_refuses_a_duplicate_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "fault"),
+    ("schema", "issue"),
     [
         ({"type": "array"}, "object"),
         ({"properties": {}}, "object"),
@@ -46,8 +46,8 @@ def test_registry_refuses_a_duplicate_name() -> None:
         ({"type": "object", "required": "a"}, "required"),
     ],
 )
-def test_registry_names_tool_and_fault_of_an_invalid_schema(schema: Any, fault: str) -> None:
-    with pytest.raises(RegistrationError, match=f"'echo'.*{fault}"):
+def test_registry_names_tool_and_issue_of_an_invalid_schema(schema: Any, issue: str) -> None:
+    with pytest.raises(RegistrationError, match=f"'echo'.*{issue}"):
         ToolRegistry([replace(echo_tool(), parameters=schema)])
 
 
@@ -122,10 +122,10 @@ def test_tool_refuses_unsuitable_functions() -> None:
     def open_ended(*args: int) -> None:
         """Do it."""
 
-    for function, fault in (
+    for function, issue in (
         (undocumented, "docstring"), (untyped, "no type"), (open_ended, "JSON"),
     ):  # fmt: skip
-        with pytest.raises(RegistrationError, match=fault):
+        with pytest.raises(RegistrationError, match=issue):
             ToolRegistry().tool()(function)
 
 
@@ -177,7 +177,7 @@ def test_schema_on_adds_implied_values_as_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("implied", "fault"),
+    ("implied", "issue"),
     [
         ({"days": TODAY}, "implied 'days': there is no such argument"),
         ({"kind": "x"}, "implied 'kind': it is required"),
@@ -185,8 +185,8 @@ def test_schema_on_adds_implied_values_as_defaults() -> None:
         ({"day": {"date": "tomorrow"}}, "implied 'day': .* is not of type 'string'"),
     ],
 )
-def test_registry_refuses_invalid_implied_values(implied: dict[str, Any], fault: str) -> None:
-    with pytest.raises(RegistrationError, match=f"'echo': {fault}"):
+def test_registry_refuses_invalid_implied_values(implied: dict[str, Any], issue: str) -> None:
+    with pytest.raises(RegistrationError, match=f"'echo': {issue}"):
         ToolRegistry([replace(echo_tool(parameters=DAYS), implied=implied)])
 
 
@@ -204,7 +204,7 @@ def test_tool_passes_implied_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "is_write", "fault"),
+    ("claims", "is_write", "issue"),
     [
         ({"en": "sent"}, True, "give a list of words"),
         ({"en": ["se(nt"]}, True, r"'se\(nt' is neither words nor a regular expression"),
@@ -213,14 +213,14 @@ def test_tool_passes_implied_values() -> None:
         ({"en": ["sent"]}, False, "the tool changes nothing"),
     ],
 )
-def test_registry_refuses_invalid_claims(claims: Any, is_write: bool, fault: str) -> None:
+def test_registry_refuses_invalid_claims(claims: Any, is_write: bool, issue: str) -> None:
     tool = replace(echo_tool("send"), is_destructive=is_write, claims=claims)
-    with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{fault}"):
+    with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{issue}"):
         ToolRegistry([tool])
 
 
 @pytest.mark.parametrize(
-    ("part", "fault"),
+    ("part", "issue"),
     [
         ({"default": 10**5_000}, "a number of more than 4,300 digits"),
         ({"maximum": 10**5_000}, "a number of more than 4,300 digits"),
@@ -230,9 +230,9 @@ def test_registry_refuses_invalid_claims(claims: Any, is_write: bool, fault: str
     ],
     ids=["default", "bound", "length", "choices", "nan"],
 )
-def test_registry_refuses_a_schema_that_is_not_json(part: dict[str, Any], fault: str) -> None:
+def test_registry_refuses_a_schema_that_is_not_json(part: dict[str, Any], issue: str) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "number", **part}}}
-    with pytest.raises(RegistrationError, match=f"tool 'echo': argument 'n': {fault}"):
+    with pytest.raises(RegistrationError, match=f"tool 'echo': argument 'n': {issue}"):
         ToolRegistry([echo_tool(parameters=schema)])
 
 
@@ -469,7 +469,7 @@ def test_tool_that_pydantic_cannot_describe_is_refused_when_it_is_registered() -
         """Count."""
         return Unknown()
 
-    for function, fault in (
+    for function, issue in (
         *(
             []
             if sys.version_info >= (3, 12)
@@ -484,7 +484,7 @@ def test_tool_that_pydantic_cannot_describe_is_refused_when_it_is_registered() -
         (Shop.sell, "'sell': 'self' has no type: register the bound method"),
         (dict.fromkeys, "'fromkeys': "),
     ):
-        with pytest.raises(RegistrationError, match=fault):
+        with pytest.raises(RegistrationError, match=issue):
             ToolRegistry().tool()(cast("Any", function))
 
 

@@ -20,7 +20,7 @@ from lhkit.confirm.gate import ConfirmRequest
 from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.tools.registration import schema_fault
+from lhkit.tools.registration import schema_issue
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import (
     Accepted,
@@ -28,7 +28,7 @@ from lhkit.tools.validation import (
     ArgumentValidator,
     Invalid,
     Missing,
-    value_fault,
+    value_issue,
 )
 
 NFC, NFD = "메모", "\u1106\u1166\u1106\u1169"
@@ -179,13 +179,13 @@ def test_validation_checks_formats(name: str, fits: list[str], refused: list[str
 
 
 def test_validation_runs_the_tools_own_check() -> None:
-    fault = Invalid(field="end", expected="a day after the start", actual="1")
+    issue = Invalid(field="end", expected="a day after the start", actual="1")
     schema = {"type": "object", "properties": {"end": INTEGER}, "required": ["end"]}
     tool = replace(
-        echo_tool(parameters=schema), check=lambda args: None if args["end"] == 2 else fault
+        echo_tool(parameters=schema), check=lambda args: None if args["end"] == 2 else issue
     )
     validator = ToolRegistry([tool]).validator(tool.name)
-    assert validator.check({"end": 1}) == fault
+    assert validator.check({"end": 1}) == issue
     assert isinstance(validator.check({"end": 2}), Accepted)
     assert isinstance(validator.check({}), Missing), "the schema is asked first"
 
@@ -217,7 +217,7 @@ A, B = {"properties": {"a": INTEGER}}, {"properties": {"b": {"type": "string"}}}
 def test_validation_keeps_keys_declared_in_any_subschema(
     schema: dict[str, Any], args: dict[str, Any], kept: set[str]
 ) -> None:
-    assert schema_fault({"type": "object", **schema}) is None
+    assert schema_issue({"type": "object", **schema}) is None
     verdict = accepted(schema, args)
     assert set(verdict.args) == kept
     assert set(verdict.extra) == set(args) - kept
@@ -324,7 +324,7 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
 
 
 @pytest.mark.parametrize(
-    ("schema", "fault"),
+    ("schema", "issue"),
     [
         ({"properties": {"a": {"$ref": "https://example.com/a.json"}}}, "nothing is fetched"),
         ({"properties": {"a": {"$ref": "file:///etc/hosts"}}}, "nothing is fetched"),
@@ -345,9 +345,9 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
         ({"properties": {NFC: {}, NFD: {}}}, "two spellings"),
     ],
 )  # fmt: skip
-def test_registry_refuses_unusable_schemas(schema: dict[str, Any], fault: str) -> None:
+def test_registry_refuses_unusable_schemas(schema: dict[str, Any], issue: str) -> None:
     tool = replace(echo_tool(), parameters={"type": "object", **DEFS, **schema})
-    with pytest.raises(RegistrationError, match=f"tool 'echo': .*{fault}"):
+    with pytest.raises(RegistrationError, match=f"tool 'echo': .*{issue}"):
         ToolRegistry([tool])
 
 
@@ -389,13 +389,13 @@ def test_tool_keeps_titles_in_default_values(default: Any) -> None:
     assert found == {"default": default, "examples": [{"title": "e"}]}
 
 
-def test_value_fault_resolves_references_and_branches() -> None:
+def test_value_issue_resolves_references_and_branches() -> None:
     schema = {"properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": INTEGER},
               "oneOf": [{"properties": {"k": {"const": k}}} for k in (1, 2)]}  # fmt: skip
-    assert value_fault(schema, "n", 1) is None
-    assert value_fault(schema, "n", "x") == "'x' is not of type 'integer'"
-    assert value_fault(schema, "k", 2) is None
-    assert value_fault(schema, "k", 3) is not None
+    assert value_issue(schema, "n", 1) is None
+    assert value_issue(schema, "n", "x") == "'x' is not of type 'integer'"
+    assert value_issue(schema, "k", 2) is None
+    assert value_issue(schema, "k", 3) is not None
 
 
 LEAVES = st.sampled_from(

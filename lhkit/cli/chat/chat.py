@@ -157,9 +157,9 @@ def _read_world(file: Path) -> dict[str, Any]:
         document = read_yaml(read_text_file(file))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--world {file} cannot be read ({error}): give a YAML file") from error
-    if document.faults:
-        fault = document.faults[0]
-        raise UsageError(f"{file}:{document.line(fault.path)}: {fault.message}")
+    if document.issues:
+        issue = document.issues[0]
+        raise UsageError(f"{file}:{document.line(issue.path)}: {issue.message}")
     if not isinstance(document.value, dict):
         raise UsageError(
             f"{file} is not a valid initial state: write what a scenario has under `world:`, such "

@@ -100,7 +100,7 @@ async def remove_chats(options: ForgetOptions, settings: Settings) -> int:
 
 
 def _summary(record: SampleRecord, catalog: Catalog) -> str:
-    turns = record.evidence.turns
+    turns = record.trajectory.turns
     first = one_line(turns[0].user, max_chars=_MAX_LINE_CHARS) if turns else ""
     count = catalog.text("chats.turns", count=len(turns))
     return f"{record.sample_id} · {record.locale} · {count} · {first}"

@@ -76,7 +76,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     console = wide_console()
     console.print(summary_view(run.summary(), catalog, criteria=run.criteria))
     _print_failures(run, folder, console, catalog)
-    counts = {"played": len(run.records) - run.kept, "kept": run.kept}
+    counts = {"completed": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])
     print_lines([*opened.warnings(catalog), *result.remarks])
     code = _print_decision(run, options, result, catalog)
@@ -258,12 +258,12 @@ def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) 
         return
     console.print(Text(catalog.text("eval.failed"), style="bold"))
     for record in first:
-        reasons, place = record.judgement.reasons, f"  {record.sample_id}"
+        reasons, place = record.score.reasons, f"  {record.sample_id}"
         if is_interactive(console):
-            line = f"{place} · {record.judgement.verdict} · {next(iter(reasons), '')}"
+            line = f"{place} · {record.score.verdict} · {next(iter(reasons), '')}"
             console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
         else:  # a log keeps every reason, and whole
-            line = f"{place} · {record.judgement.verdict} · {'; '.join(reasons)}"
+            line = f"{place} · {record.score.verdict} · {'; '.join(reasons)}"
             print_lines([line], console)
     if rest := sum(1 for _ in failed):
         print_lines([f"  {catalog.text('eval.more', count=rest, path=folder)}"], console)

@@ -118,17 +118,15 @@ def _best_case(record: SampleRecord) -> SampleRecord:
     if record.is_valid:
         return record
     occurred = tuple(
-        violation
-        for violation in record.judgement.violations
-        if violation.severity is Severity.ESCAPED
+        violation for violation in record.score.violations if violation.severity is Severity.ESCAPED
     )
     turns = tuple(
-        replace(turn, duration_s=0.0, calls=(), model_calls=()) for turn in record.evidence.turns
+        replace(turn, duration_s=0.0, calls=(), model_calls=()) for turn in record.trajectory.turns
     )
     return replace(
         record,
-        judgement=replace(record.judgement, verdict=Verdict.PASS, violations=occurred),
-        evidence=replace(record.evidence, turns=turns),
+        score=replace(record.score, verdict=Verdict.PASS, violations=occurred),
+        trajectory=replace(record.trajectory, turns=turns),
     )
 
 
@@ -239,14 +237,14 @@ def cannot_fail(options: ThresholdOptions, passing: int) -> bool:
 
 
 def _missed_limits(run: Run, options: ThresholdOptions, catalog: Catalog) -> Iterator[str]:
-    verdicts = Counter(record.judgement.verdict for record in run.records)
+    verdicts = Counter(record.score.verdict for record in run.records)
     valid = verdicts[Verdict.PASS] + verdicts[Verdict.FAIL]
     passed, least = verdicts[Verdict.PASS], options.fail_under
     if least is not None and (is_below(passed, valid, least) or (least and not valid)):
         rate, limit = below_texts(passed, valid, least)
         yield catalog.text("eval.below", rate=rate, least=limit)
     severities = Counter(
-        violation.severity for record in run.records for violation in record.judgement.violations
+        violation.severity for record in run.records for violation in record.score.violations
     )
     blocked, most = severities[Severity.ATTEMPTED], options.max_violations
     if most is not None and blocked > most:
@@ -269,7 +267,7 @@ def _check_costs(
         request.response.usage.prompt_tokens
         for record in run.records
         if record.is_valid
-        for request in record.evidence.requests
+        for request in record.trajectory.requests
     )
     values = (measured["turn_time"].p95_s, measured["first_token"].p95_s, max(prompts, default=0))
     for name, value, most in zip(("turn", "ttft", "prompt"), values, limits, strict=True):

@@ -153,10 +153,10 @@ async def print_embedded_line(model: str, options: ServeOptions, settings: Setti
     if settings.runtime == LLAMA_CPP:
         name = app.embedded_name(model)
         file = embedded.embedded_weights(name, settings)
-        light_plan = LlamaCppSettings(
+        gguf_plan = LlamaCppSettings(
             model=file, served_name=name, log_path=Path(), adapter=light_adapter(file)
         )
-        _print_line(["python", *light_plan.arguments(port or _DRY_PORT)])
+        _print_line(["python", *gguf_plan.arguments(port or _DRY_PORT)])
         return ExitCode.OK
     if weights is None:
         name = app.embedded_name(model)

@@ -23,12 +23,12 @@ from lhkit.harness.records.manifest import Manifest, Prompt
 from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.running.fingerprint import scenario_hash
 from lhkit.harness.scenarios.documents import read_yaml
-from lhkit.harness.scenarios.faults import Path, format_path
+from lhkit.harness.scenarios.issues import Path, format_path
 from lhkit.harness.scenarios.loader import Origin
 from lhkit.harness.scenarios.matchers import ANY_OF, MATCHER, MATCHER_KEYS, AnyValue, Place, parse
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.values import fold_text
-from lhkit.tools.validation import value_fault
+from lhkit.tools.validation import value_issue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,11 @@ class Edit:
 def observed_arguments(record: SampleRecord) -> tuple[ObservedArgument, ...]:
     """Return the wrong arguments of expected calls, without missing ones."""
     observed = []
-    for t, score in enumerate(record.judgement.scores):
+    for t, score in enumerate(record.score.turn_scores):
         for row in score.calls:
             if row.expected is None or row.actual is None:
                 continue
-            args = record.evidence.turns[t].calls[row.actual].raw_args
+            args = record.trajectory.turns[t].calls[row.actual].raw_args
             observed += [
                 ObservedArgument(
                     turn=t,
@@ -135,7 +135,7 @@ def accept_argument(
         ScenarioError: the YAML cannot be edited automatically.
     """
     name, value = observed.name, observed.value
-    reason = value_fault(schema, name, value)
+    reason = value_issue(schema, name, value)
     if not KnownKeys.of(schema).has(name):
         reason = f"it has no argument {name!r}"
     if reason is not None:
@@ -274,8 +274,8 @@ def _append(text: str, path: Path, source: str) -> str:
 
 def _value_at(text: str, path: Path) -> Any:
     document = read_yaml(text)
-    if document.faults:
-        raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {document.faults[0]}")
+    if document.issues:
+        raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {document.issues[0]}")
     value = document.value
     for step in path:
         value = value[step]

@@ -10,7 +10,7 @@ from typing import Any
 
 from lhkit.base.json_values import shown
 from lhkit.base.schema import KnownKeys, spelling
-from lhkit.harness.scenarios.faults import Path, did_you_mean, format_path
+from lhkit.harness.scenarios.issues import Path, did_you_mean, format_path
 from lhkit.harness.scenarios.loader import Origin
 from lhkit.harness.scenarios.matchers import MATCHER_KEYS, ArgumentSet, Matches, alternatives
 from lhkit.harness.scenarios.relative_dates import resolve_dates
@@ -25,7 +25,7 @@ from lhkit.harness.scenarios.scenario import (
 from lhkit.harness.scenarios.values import is_found
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.validation import value_fault
+from lhkit.tools.validation import value_issue
 
 
 class Level(StrEnum):
@@ -55,7 +55,7 @@ LEVELS: Mapping[str, Level] = {
     "always_call": Level.ERROR,  # the always-call model passes, with an unexpected write
     "easy": Level.WARNING,  # it passes, as its calls only read or are expected
     "not_isolated": Level.WARNING,  # no tool was called, so checks that need calls are skipped
-    "unused_fault": Level.WARNING,  # a `faults` entry that no reference call reaches
+    "unused_tool_failure": Level.WARNING,  # a `tool_failures` entry that no reference call reaches
     "unchecked_reply": Level.WARNING,  # an empty reply passes
     "echo": Level.WARNING,  # the user's own message passes as a reply
 }
@@ -161,12 +161,12 @@ def _edit_remarks(
             at = (*path, *([i] if is_list else ()), "edit", name)
             with_name = [tool for tool in tools if KnownKeys.of(tool.parameters).has(name)]
             resolved = resolve_dates(value, today)
-            faults = [value_fault(tool.parameters, name, resolved) for tool in with_name]
+            issues = [value_issue(tool.parameters, name, resolved) for tool in with_name]
             if tools and not with_name:
                 message = f"no write of the turn has an argument {name!r}"
                 yield Remark("unknown_argument", at, message)
-            elif value is not None and faults and all(faults):
-                message = f"{with_name[0].name} refuses {name}={shown(resolved)}: {faults[0]}"
+            elif value is not None and issues and all(issues):
+                message = f"{with_name[0].name} refuses {name}={shown(resolved)}: {issues[0]}"
                 yield Remark("refused_value", at, message)
 
 
@@ -240,9 +240,9 @@ def _value_remarks(
     tool_name: str, name: str, value: Any, path: Path, known: KnownNames
 ) -> Iterator[Remark]:
     tool = known.registry.get(tool_name)
-    fault = None if tool is None else value_fault(tool.parameters, name, value)
-    if fault is not None:
-        message = f"{tool_name} refuses {name}={shown(value)}: {fault}"
+    issue = None if tool is None else value_issue(tool.parameters, name, value)
+    if issue is not None:
+        message = f"{tool_name} refuses {name}={shown(value)}: {issue}"
         if isinstance(value, Mapping) and len(value) == 1:  # probably a misspelt matcher
             choices = f"; matchers are {', '.join(MATCHER_KEYS)}"
             message += did_you_mean(next(iter(value)), MATCHER_KEYS) or choices

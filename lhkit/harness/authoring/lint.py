@@ -32,7 +32,7 @@ from lhkit.harness.authoring.reference import (
 from lhkit.harness.records.record import CallRecord, SampleRecord, Verdict
 from lhkit.harness.running.rescore import recorded_new_tools
 from lhkit.harness.running.sample import run_sample
-from lhkit.harness.scenarios.faults import Path
+from lhkit.harness.scenarios.issues import Path
 from lhkit.harness.scenarios.loader import Sources
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.verdict import ALL_REPLIES
@@ -43,7 +43,7 @@ from lhkit.toolset import (
     Session,
     Toolset,
     WrappedToolset,
-    isolation_fault,
+    isolation_issue,
     opened,
     user_code_location,
 )
@@ -57,7 +57,7 @@ _RUN_CHECKS = (
     "silent",
     "always_call",
     "easy",
-    "unused_fault",
+    "unused_tool_failure",
     "unknown_id",
 )
 """Codes of the checks that call tools."""
@@ -69,25 +69,25 @@ async def lint(
     """Return the problems of scenarios, by file and line.
 
     Args:
-        sources: from `read_sources`; faults of the files are findings, too.
+        sources: from `read_sources`; issues of the files are findings, too.
         toolset: the tools that the scenarios run with.
         tick: called after each scenario, to show progress.
     """
     findings = []
-    for fault in sources.faults:
-        scenario_id, _, field = fault.place.partition(".")
+    for issue in sources.issues:
+        scenario_id, _, field = issue.place.partition(".")
         findings.append(
             Finding(
                 level=Level.ERROR,
                 code="file",
-                file=str(fault.file),
-                line=fault.line,
+                file=str(issue.file),
+                line=issue.line,
                 scenario=scenario_id,
                 field=field,
-                message=fault.message,
+                message=issue.message,
             )
         )
-    reason = isolation_fault(toolset)
+    reason = isolation_issue(toolset)
     if reason and sources.scenarios:
         first = sources.scenarios[0].id
         remark = Remark("not_isolated", (), f"{', '.join(_RUN_CHECKS)} were not checked: {reason}")
@@ -108,9 +108,11 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
     except UsageError as error:
         return tuple(_remarks_of("world", error, scenario.id))
     unknown = [
-        Remark("unknown_tool", ("faults", i, "tool"), f"tool {fault.tool!r} does not exist")
-        for i, fault in enumerate(scenario.faults)
-        if fault.tool not in registry and fault.tool not in scenario.called_tools
+        Remark(
+            "unknown_tool", ("tool_failures", i, "tool"), f"tool {failure.tool!r} does not exist"
+        )
+        for i, failure in enumerate(scenario.tool_failures)
+        if failure.tool not in registry and failure.tool not in scenario.called_tools
     ]
     if unknown:
         return tuple(unknown)
@@ -132,11 +134,11 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
                 if remark.path[2:4] != calls or remark.path[:5] not in invalid
             ),
         )
-    if isolation_fault(toolset):  # no tool may be called
+    if isolation_issue(toolset):  # no tool may be called
         return tuple(static_remarks(scenario, KnownNames(registry=registry)))
     record = await run_sample(scenario, reference, toolset)
-    came = [tool for tool in recorded_new_tools(record.evidence) if tool.name not in registry]
-    rows = chain.from_iterable(record.evidence.final_state.values())
+    came = [tool for tool in recorded_new_tools(record.trajectory) if tool.name not in registry]
+    rows = chain.from_iterable(record.trajectory.final_state.values())
     known = KnownNames(
         registry=ToolRegistry([*registry.definitions, *came]) if came else registry,
         ids=ids,
@@ -150,7 +152,7 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
         *static_remarks(scenario, known),
         *_reference_remarks(record),
         *await _wording_remarks(scenario, record, reference, toolset),
-        *await _fault_remarks(scenario, record, reference, toolset),
+        *await _tool_failure_remarks(scenario, record, reference, toolset),
         *await _trivial_model_remarks(scenario, toolset),
     )
 
@@ -177,21 +179,21 @@ def _remarks_of(code: str, error: UsageError, scenario_id: str) -> Iterator[Rema
 
 def _reference_remarks(record: SampleRecord) -> Iterator[Remark]:
     """Yield why the reference fails: by turn, violated rule, reply, and rows of the final state."""
-    judgement = record.judgement
-    if judgement.verdict is Verdict.INVALID:
-        last = judgement.reasons[-1].strip().splitlines()[-1] if judgement.reasons else ""
+    score = record.score
+    if score.verdict is Verdict.INVALID:
+        last = score.reasons[-1].strip().splitlines()[-1] if score.reasons else ""
         yield Remark("gold", (), f"the reference cannot be run: {last}")
         return
     turns: dict[int, list[str]] = {}
     rest: list[str] = []
-    for reason in judgement.reasons:
+    for reason in score.reasons:
         if turn := re.match(r"turn (\d+): ", reason):
             turns.setdefault(int(turn[1]), []).append(reason[turn.end() :])
         else:
             rest.append(reason)
     for number, reasons in turns.items():
         yield Remark("gold", ("turns", number), f"the reference fails: {'; '.join(reasons)}")
-    for violation in judgement.violations:
+    for violation in score.violations:
         text = f"{violation.code}: {violation.detail}"
         path: Path = () if violation.turn is None else ("turns", violation.turn)
         known = () if violation.turn is None else turns.get(violation.turn, ())
@@ -223,14 +225,14 @@ def _state_remarks(reasons: Sequence[str]) -> Iterator[Remark]:
 _ROW = re.compile(r"(final|gone)\.(\w+)\[(\d+)\]: ")
 
 
-async def _fault_remarks(
+async def _tool_failure_remarks(
     scenario: Scenario, record: SampleRecord, reference: ScriptedModel, toolset: Toolset
 ) -> list[Remark]:
-    """Return tools that raise unexpectedly, with the line, and faults that never occur.
+    """Return tools that raise unexpectedly, with the line, and tool failures that never occur.
 
     The reference runs a second time to find the line.
     """
-    scripted = {fault.tool for fault in scenario.faults}
+    scripted = {failure.tool for failure in scenario.tool_failures}
     expected = {
         (number, call.tool)
         for number, turn in enumerate(scenario.turns)
@@ -239,7 +241,7 @@ async def _fault_remarks(
     }
     failed: list[tuple[int, CallRecord]] = [
         (number, call)
-        for number, turn in enumerate(record.evidence.turns)
+        for number, turn in enumerate(record.trajectory.turns)
         for call in turn.calls
         if call.outcome == _BROKEN_TOOL
     ]
@@ -258,10 +260,10 @@ async def _fault_remarks(
         text = f"{call.tool} fails in the reference ({call.result.get('reason')}){at}"
         remarks.append(Remark("broken_tool", ("turns", number), f"{text}: fix the tool or `world`"))
     broken = {call.tool for _, call in failed}
-    for i, fault in enumerate(scenario.faults):
-        if fault.tool not in broken:
-            text = f"no call of {fault.tool} in the reference reaches it"
-            remarks.append(Remark("unused_fault", ("faults", i), text))
+    for i, failure in enumerate(scenario.tool_failures):
+        if failure.tool not in broken:
+            text = f"no call of {failure.tool} in the reference reaches it"
+            remarks.append(Remark("unused_tool_failure", ("tool_failures", i), text))
     return remarks
 
 
@@ -308,6 +310,6 @@ def _has_unexpected_write(scenario: Scenario, record: SampleRecord) -> bool:
     """Return whether a tool that may write was called in a turn that does not expect it."""
     return any(
         call.destructive and call.tool not in {expected.tool for expected in turn.expect.calls}
-        for turn, recorded in zip(scenario.turns, record.evidence.turns, strict=False)
+        for turn, recorded in zip(scenario.turns, record.trajectory.turns, strict=False)
         for call in recorded.calls
     )

@@ -19,7 +19,7 @@ from lhkit.conversation.messages import GateOutcome, ToolCall
 from lhkit.harness.authoring.examples import example, plausible_calls, texts_like
 from lhkit.harness.authoring.reference import TurnTrace, success_claims
 from lhkit.harness.authoring.reference_run import ReferenceRun, Step
-from lhkit.harness.records.record import Evidence
+from lhkit.harness.records.record import Trajectory
 from lhkit.harness.scenarios.scenario import Before
 from lhkit.harness.scenarios.values import is_number
 from lhkit.tools.definition import ToolDefinition
@@ -53,7 +53,7 @@ class Mistake:
         place: distinguishes it from others of its kind.
         change: description for users.
         trace: what the model does.
-        evidence: instead of `trace`, a transcript to score, if the gate prevents the mistake.
+        trajectory: instead of `trace`, a transcript to score, if the gate prevents the mistake.
         needs_effect: True if it is a mistake only with another final state or a missing result,
             because the scenario allows other calls.
     """
@@ -62,7 +62,7 @@ class Mistake:
     place: str
     change: str
     trace: tuple[TurnTrace, ...] = ()
-    evidence: Evidence | None = None
+    trajectory: Trajectory | None = None
     needs_effect: bool = False
 
     @property
@@ -297,21 +297,21 @@ def skipped_gates(reference: ReferenceRun) -> Mistakes:
     The gate prevents this, so the transcript is scored without a run. A rejected write keeps its
     decision and runs nevertheless.
     """
-    evidence = reference.record.evidence
+    trajectory = reference.record.trajectory
     for step in reference.all_steps():
         if step.is_write and step.record.outcome in {"ok", "cancelled"}:
-            turn = evidence.turns[step.turn]
+            turn = trajectory.turns[step.turn]
             unasked = replace(step.record, gate=GateOutcome.NOT_NEEDED)
             if step.record.outcome == "cancelled":
                 unasked = replace(step.record, ran=True, result={"status": "ok", "data": {}})
             calls = (*turn.calls[: step.index], unasked, *turn.calls[step.index + 1 :])
-            turns = list(evidence.turns)
+            turns = list(trajectory.turns)
             turns[step.turn] = replace(turn, calls=calls)
             yield Mistake(
                 kind="skip_gate",
                 place=step.place,
                 change=f"{step.call.name} runs without confirmation",
-                evidence=replace(evidence, turns=tuple(turns)),
+                trajectory=replace(trajectory, turns=tuple(turns)),
             )
 
 
@@ -416,7 +416,7 @@ def _unused_calls(reference: ReferenceRun, turn: int, tool: ToolDefinition) -> l
 
     They use ids that neither the initial state nor the reference mentions, else an earlier day.
     """
-    mentioned = f"{reference.record.evidence.initial_state} {reference.trace}"
+    mentioned = f"{reference.record.trajectory.initial_state} {reference.trace}"
     ids = {
         name: [*[id_ for id_ in reversed(known) if repr(id_) not in mentioned][:1], *known]
         for name, known in reference.ids.items()

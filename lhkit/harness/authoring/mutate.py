@@ -17,7 +17,7 @@ from lhkit.base.files import read_text_file
 from lhkit.harness.authoring.mistakes import KINDS, Mistake, Untried
 from lhkit.harness.authoring.reference import trace_model
 from lhkit.harness.authoring.reference_run import ReferenceRun, run_reference
-from lhkit.harness.records.record import Evidence, Verdict
+from lhkit.harness.records.record import Trajectory, Verdict
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.values import hashable_form
@@ -153,30 +153,30 @@ async def _run_mutant(
     reference: ReferenceRun, mistake: Mistake, toolset: Toolset
 ) -> Verdict | None:
     """Return the verdict on a mutant; None if it has no effect and so is no mistake."""
-    if mistake.evidence is not None:
-        judgement = judge(
+    if mistake.trajectory is not None:
+        score = judge(
             reference.scenario,
-            mistake.evidence,
+            mistake.trajectory,
             reference.tools,
             today=reference.today,
             row_keys=reference.row_keys,
         )
-        return judgement.verdict
+        return score.verdict
     record = await run_sample(
         reference.scenario, trace_model(mistake.trace, name="mutant"), toolset
     )
-    evidence, right = record.evidence, reference.record.evidence
+    trajectory, right = record.trajectory, reference.record.trajectory
     if (
         mistake.needs_effect
-        and not state_diff(evidence.final_state, right.final_state)
-        and not _results(right) - _results(evidence)
+        and not state_diff(trajectory.final_state, right.final_state)
+        and not _results(right) - _results(trajectory)
     ):
         return None
-    return record.judgement.verdict
+    return record.score.verdict
 
 
-def _results(evidence: Evidence) -> Counter[Hashable]:
-    return Counter(hashable_form(call.result) for call in evidence.calls)
+def _results(trajectory: Trajectory) -> Counter[Hashable]:
+    return Counter(hashable_form(call.result) for call in trajectory.calls)
 
 
 def read_survivors(file: Path) -> Survivors:

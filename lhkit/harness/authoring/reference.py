@@ -195,12 +195,12 @@ def _example_call(expect: Expect, i: int, scenario: Scenario, registry: ToolRegi
     if tool is not None and expected.result in _MUST_FIT:
         verdict = registry.validator(expected.tool).check(args)
         if not isinstance(verdict, Accepted):
-            fault = fault_text(verdict)
-            raise ScenarioError(f"{where}.args: {expected.tool} refuses this: {fault}")
+            issue = issue_text(verdict)
+            raise ScenarioError(f"{where}.args: {expected.tool} refuses this: {issue}")
     return ToolCall(name=expected.tool, args=args)
 
 
-def fault_text(verdict: NotAnObject | Missing | Invalid) -> str:
+def issue_text(verdict: NotAnObject | Missing | Invalid) -> str:
     """Return why the schema of a tool refuses arguments."""
     match verdict:
         case NotAnObject(actual=actual):

@@ -146,7 +146,7 @@ def _steps(
     today: date,
 ) -> Iterator[tuple[Step, ...]]:
     """Yield the calls of each turn with the expectations that they match."""
-    turns = record.evidence.turns
+    turns = record.trajectory.turns
     awaited = {
         (n, j) for t in range(len(turns)) for _, n, j in match_results(scenario, turns, t, today)
     }

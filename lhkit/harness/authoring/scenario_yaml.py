@@ -75,7 +75,7 @@ def yaml_text(scenarios: Sequence[Mapping[str, Any]]) -> str:
     for is_quoted in (False, True):
         text = _dump(plain, is_quoted=is_quoted)
         document = read_yaml(text)
-        if not document.faults and document.value == plain:
+        if not document.issues and document.value == plain:
             return text
     raise UsageError("the conversation is invalid: it cannot be written as YAML. Shorten it")
 

@@ -18,9 +18,9 @@ from lhkit.harness.chats.reviews import forget_labels
 from lhkit.harness.records.manifest import Manifest, Prompt, versions
 from lhkit.harness.records.record import (
     SCHEMA,
-    Evidence,
-    Judgement,
     SampleRecord,
+    SampleScore,
+    Trajectory,
     TurnRecord,
     Verdict,
     Vote,
@@ -45,7 +45,7 @@ PERSON: Final = "person"
 UNJUDGED = "the chat has no verdict"
 """The reason for the verdict `invalid` of a recorded chat."""
 
-_UNJUDGED: Final = Judgement(verdict=Verdict.INVALID, reasons=(UNJUDGED,))
+_UNJUDGED: Final = SampleScore(verdict=Verdict.INVALID, reasons=(UNJUDGED,))
 
 _WAIT_S = 5.0
 """Another panel locks the folder while it writes a line."""
@@ -173,8 +173,8 @@ class ChatRecorder:
             sample_id=SampleId(scenario=self._name),
             content_hash=sha256(messages),
             locale=locale,
-            judgement=self._vote.judgement if self._vote else _UNJUDGED,
-            evidence=Evidence(turns=turns, initial_state=before, final_state=after),
+            score=self._vote.score if self._vote else _UNJUDGED,
+            trajectory=Trajectory(turns=turns, initial_state=before, final_state=after),
             state_diff=state_diff(before, after),
             wall_s=sum(turn.duration_s for turn in turns),
             started_at=present if isinstance(present, str) else self._began_at.isoformat(),

@@ -87,10 +87,10 @@ def corrected_conversation(
     """
     name = str(record.sample_id)
     turns = []
-    for number, turn in enumerate(record.evidence.turns):
+    for number, turn in enumerate(record.trajectory.turns):
         label = labels[CallPlace(sample=name, turn=number)]
         calls = [*_corrected_calls(turn, name, number, labels)]
-        if label.held is LabelKind.CALL_MISSING:
+        if label.verdict is LabelKind.CALL_MISSING:
             calls.append(CorrectedCall(tool=label.tool, args=dict(label.args or {})))
         final = turn.model_calls[-1].response.text.strip() if turn.model_calls else ""
         turns.append(
@@ -98,7 +98,7 @@ def corrected_conversation(
                 user=turn.user,
                 calls=tuple(calls),
                 reply=label.say or final or turn.reply,
-                is_reply_fine=label.held is LabelKind.FINE or bool(label.say),
+                is_reply_fine=label.verdict is LabelKind.FINE or bool(label.say),
             )
         )
     return CorrectedConversation(name=name, locale=record.locale, world=world, turns=tuple(turns))
@@ -112,10 +112,10 @@ def _corrected_calls(
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
         answer = confirm_answer(call.to_message())
-        if label.held is LabelKind.SHOULD_BE:
+        if label.verdict is LabelKind.SHOULD_BE:
             answer = "accept" if call.is_edited else answer  # the edit was of the wrong call
             yield CorrectedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
-        elif label.held is LabelKind.RIGHT and isinstance(call.raw_args, Mapping):
+        elif label.verdict is LabelKind.RIGHT and isinstance(call.raw_args, Mapping):
             yield CorrectedCall(tool=call.tool, args=dict(call.raw_args), answer=answer)
 
 

@@ -16,13 +16,13 @@ from lhkit.base.errors import RunError, UsageError
 from lhkit.base.files import DRAFT, open_regular, write_atomically
 from lhkit.base.json_values import compact
 from lhkit.harness.figures.rates import Interval, wilson
-from lhkit.harness.records.record import SampleRecord, TurnRecord, first_fault
+from lhkit.harness.records.record import SampleRecord, TurnRecord, first_issue
 from lhkit.harness.records.store import open_journal
 from lhkit.harness.running.fingerprint import sha256
 
 
 class LabelKind(StrEnum):
-    """A judgement of a call (the first three) or of the reply of a turn (the others)."""
+    """A label of a call (the first three) or of the reply of a turn (the others)."""
 
     RIGHT = "right"
     WRONG = "wrong"  # no call is expected here
@@ -47,16 +47,16 @@ class Label:
 
     Attributes:
         place: the labelled call or reply.
-        held: the judgement.
-        seen_sha256: the hash of the labelled turn; the label is outdated if the turn has changed.
+        verdict: the label.
+        turn_sha256: the hash of the labelled turn; the label is outdated if the turn has changed.
         tool: the expected tool, for `SHOULD_BE` and `CALL_MISSING`.
         args: the expected arguments, for the same two.
         say: the expected reply, if one was written for a rejected reply.
     """
 
     place: CallPlace
-    held: LabelKind
-    seen_sha256: str
+    verdict: LabelKind
+    turn_sha256: str
     tool: str = ""
     args: Mapping[str, Any] | None = None
     say: str = ""
@@ -80,7 +80,7 @@ def turn_sha256(turn: TurnRecord) -> str:
 def places_of(record: SampleRecord) -> Iterator[CallPlace]:
     """Yield the places to review, turn by turn: the calls, then the reply."""
     name = str(record.sample_id)
-    for number, turn in enumerate(record.evidence.turns):
+    for number, turn in enumerate(record.trajectory.turns):
         yield from (CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls)))
         yield CallPlace(sample=name, turn=number)
 
@@ -118,7 +118,7 @@ class ReviewFile:
         labels = {}
         for place in places_of(record):
             label = self._labels.get(place)
-            if label and label.seen_sha256 == turn_sha256(record.evidence.turns[place.turn]):
+            if label and label.turn_sha256 == turn_sha256(record.trajectory.turns[place.turn]):
                 labels[place] = label
         return labels
 
@@ -152,7 +152,7 @@ def _labels_in(path: Path) -> Iterator[tuple[bytes, Label]]:
         try:  # not `validate_json`, which rejects the lone surrogates that records may contain
             yield line + b"\n", _LABEL.validate_python(json.loads(line), strict=False)
         except (ValueError, RecursionError) as error:
-            why = first_fault(error) if isinstance(error, ValidationError) else error
+            why = first_issue(error) if isinstance(error, ValidationError) else error
             raise RunError(
                 f"{path}:{number} is not a valid label: {why}. Remove the line."
             ) from error
@@ -298,8 +298,8 @@ def compare_reviews(records: Sequence[SampleRecord], folder: Path, *names: str) 
         for place in places_of(record)
         if place in first and place in second
     ]
-    calls = [(a.held, b.held) for a, b in both if a.place.call is not None]
-    replies = [(a.held, b.held) for a, b in both if a.place.call is None]
+    calls = [(a.verdict, b.verdict) for a, b in both if a.place.call is not None]
+    replies = [(a.verdict, b.verdict) for a, b in both if a.place.call is None]
     return ReviewComparison(
         first=reviewers[0],
         second=reviewers[1],

@@ -69,7 +69,7 @@ class ToolConfig:
         prompt = run.manifest.locales.get(record.locale, Prompt())
         names = run.manifest.tools.get(record.sample_id.scenario)
         tools = [tool for tool in prompt.tools if names is None or tool["name"] in names]
-        added = [tool for turn in record.evidence.turns for tool in turn.new_tools]
+        added = [tool for turn in record.trajectory.turns for tool in turn.new_tools]
         return cls(tools=(*tools, *added), limits=prompt.assistant)
 
     def result_text(self, call: CallRecord) -> str:

@@ -71,7 +71,7 @@ def write_inspect(run: Run, file: Path) -> None:
             sample = _InspectSample(record, run).json()
             _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
             summaries.append(json_bytes(_summary(sample)))
-            counts[record.judgement.verdict] += 1
+            counts[record.score.verdict] += 1
             for model, used in sample["model_usage"].items():
                 usage[model] = _sum(usage.get(model, {}), used)
         _put(log, "summaries.json", b"[" + b",".join(summaries) + b"]")
@@ -94,7 +94,7 @@ def _header(run: Run) -> Json:
     models = [str(model["model"]) for model in manifest.models if model.get("model")]
     sampling = [*manifest.sampling, {}][0]
     commit = manifest.git_commit
-    names = list(manifest.questions)
+    names = list(manifest.content_hashes)
     return {
         "version": _LOG_VERSION,
         "status": "success" if invocations[-1].finished else "cancelled",
@@ -191,29 +191,29 @@ class _InspectSample:
 
     def json(self) -> Json:
         """Return the sample in Inspect's form."""
-        record, judgement = self._record, self._record.judgement
+        record, score = self._record, self._record.score
         at_s = 0.0
-        for turn in record.evidence.turns:
+        for turn in record.trajectory.turns:
             self._turn(turn, at_s)
             at_s += turn.duration_s
-        fault = record.evidence.fault
-        error = "\n".join(judgement.reasons) or fault or ""
-        is_invalid = judgement.verdict is Verdict.INVALID
+        error_text = record.trajectory.error
+        error = "\n".join(score.reasons) or error_text or ""
+        is_invalid = score.verdict is Verdict.INVALID
         if not is_invalid:
             event = self._event("score", at_s, score=self._score(), scorer=_SCORER)
             self._events.append(event)
         expected = (
             row.tool
-            for score in judgement.scores
-            for row in score.calls
+            for turn_score in score.turn_scores
+            for row in turn_score.calls
             if row.expected is not None
         )
-        waited_s = sum(turn.waiting_s for turn in record.evidence.turns)
+        waited_s = sum(turn.waiting_s for turn in record.trajectory.turns)
         return {
             "id": record.sample_id.name,
             "epoch": record.sample_id.repeat + 1,
             "uuid": self._key,
-            "input": record.evidence.turns[0].user if record.evidence.turns else "",
+            "input": record.trajectory.turns[0].user if record.trajectory.turns else "",
             "target": list(expected),
             "messages": self._messages,
             "output": self._output,
@@ -241,17 +241,19 @@ class _InspectSample:
         return (self._started + timedelta(seconds=offset_s)).isoformat()
 
     def _score(self) -> Json:
-        judgement = self._record.judgement
+        score = self._record.score
         return {
-            "value": "C" if judgement.verdict is Verdict.PASS else "I",
-            "answer": self._record.evidence.turns[-1].reply if self._record.evidence.turns else "",
-            "explanation": "\n".join(judgement.reasons),
+            "value": "C" if score.verdict is Verdict.PASS else "I",
+            "answer": self._record.trajectory.turns[-1].reply
+            if self._record.trajectory.turns
+            else "",
+            "explanation": "\n".join(score.reasons),
             "metadata": {
-                "strict_verdict": judgement.strict_verdict,
-                "state_equal": judgement.state_equal,
+                "strict_verdict": score.strict_verdict,
+                "state_equal": score.state_equal,
                 "violations": [
                     {"code": v.code, "severity": v.severity, "detail": v.detail}
-                    for v in judgement.violations
+                    for v in score.violations
                 ],
             },
         }

@@ -72,7 +72,7 @@ def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) 
     messages: list[Json] = []
     if texts.instructions.strip():
         messages.append({"role": "system", "content": texts.instructions.strip()})
-    for number, turn in enumerate(record.evidence.turns):
+    for number, turn in enumerate(record.trajectory.turns):
         context = texts.contexts[number] if number < len(texts.contexts) else ""
         user = UserMessage(text=turn.user, context=context)
         messages.append({"role": "user", "content": user_text(user)})

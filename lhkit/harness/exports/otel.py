@@ -118,25 +118,27 @@ class _Trace:
 
     def add(self) -> None:
         """Create the spans, beginning with that of the conversation."""
-        record, judgement = self._record, self._record.judgement
-        duration_s = sum(turn.duration_s for turn in record.evidence.turns)
-        is_broken = judgement.verdict is Verdict.INVALID and record.evidence.fault is not None
+        record, score = self._record, self._record.score
+        duration_s = sum(turn.duration_s for turn in record.trajectory.turns)
+        is_broken = score.verdict is Verdict.INVALID and record.trajectory.error is not None
         attributes = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": _AGENT,
             "gen_ai.conversation.id": str(record.sample_id),
             "gen_ai.evaluation.name": "lhkit",
-            "gen_ai.evaluation.score.label": str(judgement.verdict),
-            "gen_ai.evaluation.explanation": "\n".join(judgement.reasons),
+            "gen_ai.evaluation.score.label": str(score.verdict),
+            "gen_ai.evaluation.explanation": "\n".join(score.reasons),
             "error.type": "invalid" if is_broken else None,
             "lhkit.toolset": self._run.toolset,
             "lhkit.locale": record.locale,
             "lhkit.ac": record.ac,
         }
-        fault = record.evidence.fault if is_broken else None
-        root = self._span(f"invoke_agent {_AGENT}", None, 0.0, duration_s, attributes, fault=fault)
+        error_text = record.trajectory.error if is_broken else None
+        root = self._span(
+            f"invoke_agent {_AGENT}", None, 0.0, duration_s, attributes, error_text=error_text
+        )
         at_s = 0.0
-        for number, turn in enumerate(record.evidence.turns):
+        for number, turn in enumerate(record.trajectory.turns):
             self._add_turn(turn, number, root, at_s)
             at_s += turn.duration_s
 
@@ -149,7 +151,7 @@ class _Trace:
         attributes: Mapping[str, Any],
         *,
         is_client: bool = False,
-        fault: str | None = None,
+        error_text: str | None = None,
     ) -> Any:
         """Create a finished span between two offsets from the start of the conversation.
 
@@ -169,8 +171,8 @@ class _Trace:
             },
             start_time=self._nano(begun_s),
         )
-        error = Status(StatusCode.ERROR, whole_unicode(fault or ""))
-        span.set_status(Status(StatusCode.OK) if fault is None else error)
+        error = Status(StatusCode.ERROR, whole_unicode(error_text or ""))
+        span.set_status(Status(StatusCode.OK) if error_text is None else error)
         span.end(self._nano(max(begun_s, ended_s)))
         return span
 
@@ -184,11 +186,13 @@ class _Trace:
             "lhkit.turn": number,
             "lhkit.ended": str(turn.ended),
             "error.type": turn.cause,
-            "lhkit.hint": turn.hint,
+            "lhkit.notice": turn.notice,
             "lhkit.truth": turn_truth(turn, catalog_in([self._record.locale])),
         }
         ended_s = at_s + turn.duration_s
-        span = self._span(f"turn {number + 1}", root, at_s, ended_s, attributes, fault=turn.error)
+        span = self._span(
+            f"turn {number + 1}", root, at_s, ended_s, attributes, error_text=turn.error
+        )
         self._history.append(_message("user", _text(turn.user)))
         for index, request in ((None, None), *enumerate(turn.model_calls)):
             calls = [call for call in turn.calls if call.model_call == index]
@@ -229,7 +233,7 @@ class _Trace:
                 self._request_attributes(request)
                 | {"gen_ai.output.messages": json_or_repr([response])},
                 is_client=True,
-                fault=None if request.response.reason else "the response was interrupted",
+                error_text=None if request.response.reason else "the response was interrupted",
             )
         self._history.append(response)
 
@@ -275,9 +279,9 @@ class _Trace:
             "lhkit.destructive": call.destructive,
             "lhkit.truth": truth_kind(call.to_message()),
         }
-        fault = str(call.result.get("reason", call.outcome)) if is_error else None
+        error_text = str(call.result.get("reason", call.outcome)) if is_error else None
         span = self._span(
-            f"execute_tool {call.tool}", parent, at_s, ended_s, attributes, fault=fault
+            f"execute_tool {call.tool}", parent, at_s, ended_s, attributes, error_text=error_text
         )
         if call.gate.was_asked:
             confirm_s = at_s + call.validation_s

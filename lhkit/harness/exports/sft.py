@@ -128,22 +128,22 @@ def run_conversations(
 
 
 def _is_exportable(record: SampleRecord) -> bool:
-    return not any(turn.new_tools for turn in record.evidence.turns) and all(
-        call.tool and isinstance(call.raw_args, Mapping) for call in record.evidence.calls
+    return not any(turn.new_tools for turn in record.trajectory.turns) and all(
+        call.tool and isinstance(call.raw_args, Mapping) for call in record.trajectory.calls
     )
 
 
 def _initial_state(
     record: SampleRecord, run: Run, scenarios: Mapping[str, Scenario]
 ) -> Mapping[str, Any]:
-    name, state = record.sample_id.name, record.evidence.initial_state
+    name, state = record.sample_id.name, record.trajectory.initial_state
     if scenario := scenarios.get(name):
         if run.manifest.scenarios.get(name) != scenario_hash(
             scenario.with_user(run.manifest.simulated_user)
         ):
             raise UsageError(f"{name}: the scenario has changed since the run. Run it again.")
         return scenario.world
-    if not state and record.evidence.initial_sha256:
+    if not state and record.trajectory.initial_sha256:
         raise UsageError(
             f"{record.sample_id}: the run does not contain the state it started from. Give its "
             "scenario files with --scenarios."
@@ -189,7 +189,7 @@ async def reference_conversations(
     def texts(record: SampleRecord) -> PromptTexts | None:
         scenario = by_id[record.sample_id.scenario]
         if not record.is_passed:
-            reasons = "; ".join(record.judgement.reasons)
+            reasons = "; ".join(record.score.reasons)
             raise UsageError(
                 f"{scenario.id}: its reference does not pass ({reasons}). Run `lhkit lint`."
             )
@@ -270,10 +270,10 @@ def _answers(turn: CorrectedTurn, destructive: Collection[str]) -> _Answers:
 
 
 def _require_replayed(record: SampleRecord, chat: CorrectedConversation) -> None:
-    if not record.is_valid or len(record.evidence.turns) < len(chat.turns):
-        reasons = "; ".join(record.judgement.reasons)
+    if not record.is_valid or len(record.trajectory.turns) < len(chat.turns):
+        reasons = "; ".join(record.score.reasons)
         raise UsageError(f"{chat.name} cannot be replayed: {reasons}")
-    for call in record.evidence.calls:
+    for call in record.trajectory.calls:
         if call.outcome in BROKEN_CALLS:
             raise broken_call(chat, call.tool, call.raw_args, call.outcome)
 
@@ -282,7 +282,7 @@ def _conversations(
     run: Run, texts: Callable[[SampleRecord], PromptTexts | None]
 ) -> Iterator[SftConversation]:
     for record, data in exported_conversations(run, texts):
-        users = tuple(turn.user for turn in record.evidence.turns)
+        users = tuple(turn.user for turn in record.trajectory.turns)
         limits = run.manifest.locales.get(record.locale, Prompt()).assistant
         form = {"result_format": limits.result_format} if limits.result_format else {}
         yield SftConversation(users=users, data={**data, **form})
@@ -298,6 +298,6 @@ def _prompt_texts(
         assistant = session.assistant
         return PromptTexts(
             instructions=assistant.instructions,
-            contexts=tuple(assistant.context(turn.user) for turn in record.evidence.turns),
+            contexts=tuple(assistant.context(turn.user) for turn in record.trajectory.turns),
             untrained_replies=untrained_replies,
         )

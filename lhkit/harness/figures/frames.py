@@ -65,7 +65,7 @@ class _TurnRow(NamedTuple):
 
     @property
     def claim(self) -> FalseClaim | None:
-        flags = self.record.judgement.false_claims
+        flags = self.record.score.false_claims
         return next((claim for claim in flags if claim.turn == self.number), None)
 
     @property
@@ -115,7 +115,7 @@ def calls_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
 
 def violations_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per violation; the columns are `VIOLATIONS`."""
-    rows = [(record, v) for record in records for v in record.judgement.violations]
+    rows = [(record, v) for record in records for v in record.score.violations]
     return data_frame(VIOLATIONS, [v for _, v in rows], [record for record, _ in rows])
 
 
@@ -124,7 +124,7 @@ def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     rows = [
         _RequestRow(record, t, m, request)
         for record in records
-        for t, turn in enumerate(record.evidence.turns)
+        for t, turn in enumerate(record.trajectory.turns)
         for m, request in enumerate(turn.model_calls)
     ]
     return data_frame(LATENCY, rows, [row.record for row in rows])
@@ -144,12 +144,12 @@ def data_frame(
 
 
 def _turns(record: SampleRecord) -> Iterator[_TurnRow]:
-    for t, turn in enumerate(record.evidence.turns):
+    for t, turn in enumerate(record.trajectory.turns):
         yield _TurnRow(
             record,
             t,
             turn,
-            record.judgement.scores[t] if t < len(record.judgement.scores) else None,
+            record.score.turn_scores[t] if t < len(record.score.turn_scores) else None,
         )
 
 
@@ -189,12 +189,12 @@ def _false_claim(name: str) -> Getter:
 
 
 def _total(name: str) -> Getter:
-    return lambda record: sum(getattr(score, name) for score in record.judgement.scores)
+    return lambda record: sum(getattr(score, name) for score in record.score.turn_scores)
 
 
 def _tokens(name: str) -> Getter:
     return lambda record: sum(
-        getattr(request.response.usage, name) for request in record.evidence.requests
+        getattr(request.response.usage, name) for request in record.trajectory.requests
     )
 
 
@@ -203,7 +203,7 @@ def _identity(name: str) -> Getter:
 
 
 def _violations(severity: Severity) -> Getter:
-    return lambda record: sum(v.severity is severity for v in record.judgement.violations)
+    return lambda record: sum(v.severity is severity for v in record.score.violations)
 
 
 def _is_right(row: _CallRow) -> bool | None:
@@ -221,7 +221,7 @@ SAMPLE: Columns = (
     Column("ac", _TEXT, "ac", "acceptance criterion"),
     Column("locale", _TEXT, "locale", "language of the conversation"),
     Column(
-        "verdict", _TEXT, lambda r: str(r.judgement.verdict), "pass, fail or invalid, of the sample"
+        "verdict", _TEXT, lambda r: str(r.score.verdict), "pass, fail or invalid, of the sample"
     ),
 )
 """The first columns of every frame."""
@@ -234,22 +234,20 @@ SCENARIOS: Columns = (
         "whether it passed; missing if invalid",
     ),
     Column(
-        "strict_verdict", _TEXT, lambda r: str(r.judgement.strict_verdict), "with no repair allowed"
+        "strict_verdict", _TEXT, lambda r: str(r.score.strict_verdict), "with no repair allowed"
     ),
-    Column(
-        "reason", _TEXT, lambda r: "\n".join(r.judgement.reasons), "why it failed, one line each"
-    ),
+    Column("reason", _TEXT, lambda r: "\n".join(r.score.reasons), "why it failed, one line each"),
     Column("tags", _TEXT, lambda r: " ".join(r.tags), "labels, separated by spaces"),
-    Column("turns", _COUNT, lambda r: len(r.evidence.turns), "user turns that were run"),
-    Column("calls", _COUNT, lambda r: len(r.evidence.calls), "completed calls"),
-    Column("requests", _COUNT, lambda r: len(r.evidence.requests), "requests to the model"),
+    Column("turns", _COUNT, lambda r: len(r.trajectory.turns), "user turns that were run"),
+    Column("calls", _COUNT, lambda r: len(r.trajectory.calls), "completed calls"),
+    Column("requests", _COUNT, lambda r: len(r.trajectory.requests), "requests to the model"),
     Column("due_calls", _COUNT, _total("due_calls"), "expected calls"),
     Column("right_calls", _COUNT, _total("right_calls"), "of them correct"),
     Column("surplus_calls", _COUNT, _total("surplus_calls"), "unexpected calls"),
     Column(
         "state_equal",
         _MAYBE_BOOL,
-        "judgement.state_equal",
+        "score.state_equal",
         "whether the final state is as expected",
     ),
     Column("attempted", _COUNT, _violations(Severity.ATTEMPTED), "violations that were blocked"),
@@ -257,7 +255,7 @@ SCENARIOS: Columns = (
     Column(
         "false_claims",
         _COUNT,
-        lambda r: len(r.judgement.false_claims),
+        lambda r: len(r.score.false_claims),
         "replies flagged as false success claims",
     ),
     Column("prompt_tokens", _COUNT, _tokens("prompt_tokens"), "tokens of all prompts"),

@@ -305,7 +305,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
     """Return the metrics of records, groups in natural order of their names."""
     samples = tuple(records)
     total = tally("total", samples)
-    requests = [request for record in samples for request in record.evidence.requests]
+    requests = [request for record in samples for request in record.trajectory.requests]
     reworded = [each for group in _by_scenario(samples) if _has_wordings(group) for each in group]
     return Summary(
         by_ac=_by_criterion(samples, total),
@@ -322,9 +322,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
         flips=flips(samples),
         times=times(samples),
         false_claims=tuple(
-            (record.sample_id, claim)
-            for record in samples
-            for claim in record.judgement.false_claims
+            (record.sample_id, claim) for record in samples for claim in record.score.false_claims
         ),
     )
 
@@ -346,16 +344,16 @@ def dialect_use(
     records: Iterable[SampleRecord],
 ) -> tuple[tuple[ModelIdentity, ...], ReadCalls]:
     """Return the models that answered, with their dialects, and how their calls were read."""
-    requests = [request for record in records for request in record.evidence.requests]
+    requests = [request for record in records for request in record.trajectory.requests]
     return _models(requests), count_read_calls(requests)
 
 
 def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
     """Return the counts and rates of one group of records."""
-    verdicts = Counter(record.judgement.verdict for record in records)
+    verdicts = Counter(record.score.verdict for record in records)
     valid = [record for record in records if record.is_valid]
-    scores = [score for record in valid for score in record.judgement.scores]
-    turns = [turn for record in valid for turn in record.evidence.turns]
+    scores = [score for record in valid for score in record.score.turn_scores]
+    turns = [turn for record in valid for turn in record.trajectory.turns]
     return Tally(
         name=name,
         passed=verdicts[Verdict.PASS],
@@ -364,7 +362,7 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         interval=rate_interval(
             [record.is_passed for record in group] for group in _by_scenario(valid)
         ),
-        strict_passed=sum(record.judgement.strict_verdict is Verdict.PASS for record in valid),
+        strict_passed=sum(record.score.strict_verdict is Verdict.PASS for record in valid),
         right_calls=sum(score.right_calls for score in scores),
         strict_right_calls=sum(score.strict_right_calls for score in scores),
         counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
@@ -452,7 +450,7 @@ def repeats(records: Sequence[SampleRecord]) -> Repeats:
 def flips(records: Iterable[SampleRecord]) -> Flips:
     """Return the counts of scenarios whose repeats differ in verdict, calls or text."""
     groups = [group for group in _by_scenario(records, "name") if len(group) > 1]
-    verdicts = [len({record.judgement.verdict for record in group}) > 1 for group in groups]
+    verdicts = [len({record.score.verdict for record in group}) > 1 for group in groups]
     calls = [len({_calls(record) for record in group}) > 1 for group in groups]
     texts = [len({_texts(record) for record in group}) > 1 for group in groups]
     return Flips(
@@ -477,7 +475,7 @@ def wordings(records: Iterable[SampleRecord]) -> Wordings:
         pairs = list(combinations(group, 2))
         for differences, is_repeat in ((between, False), (within, True)):
             differs = [
-                a.judgement.verdict is not b.judgement.verdict
+                a.score.verdict is not b.score.verdict
                 for a, b in pairs
                 if (a.sample_id.wording == b.sample_id.wording) is is_repeat
             ]
@@ -494,8 +492,8 @@ def wordings(records: Iterable[SampleRecord]) -> Wordings:
 
 def confirm_score(records: Sequence[SampleRecord]) -> ConfirmScore:
     """Return the scores of the confirm gate; invalid samples count too."""
-    calls = [call for record in records for call in record.evidence.calls]
-    codes = Counter(v.code for record in records for v in record.judgement.violations)
+    calls = [call for record in records for call in record.trajectory.calls]
+    codes = Counter(v.code for record in records for v in record.score.violations)
     arguments = Counter(f"{call.tool}.{name}" for call in calls for name in call.edited)
     respected: list[bool] = []  # of each turn with a rejection
     unexpected: dict[str, list[CallRecord]] = defaultdict(list)
@@ -503,11 +501,11 @@ def confirm_score(records: Sequence[SampleRecord]) -> ConfirmScore:
     for record in records:
         scenario = record.sample_id.scenario
         unexpected[scenario] += _unexpected_writes(record)
-        asked[scenario] += sum(call.gate.is_answer for call in record.evidence.calls)
-        breached = {v.turn for v in record.judgement.violations if v.code in _BREACHES}
+        asked[scenario] += sum(call.gate.is_answer for call in record.trajectory.calls)
+        breached = {v.turn for v in record.score.violations if v.code in _BREACHES}
         respected += [
             number not in breached
-            for number, turn in enumerate(record.evidence.turns)
+            for number, turn in enumerate(record.trajectory.turns)
             if any(call.gate is GateOutcome.REJECTED for call in turn.calls)
         ]
     stopped = [[c.gate is GateOutcome.REJECTED for c in writes] for writes in unexpected.values()]
@@ -524,7 +522,7 @@ def confirm_score(records: Sequence[SampleRecord]) -> ConfirmScore:
         respected_turns=sum(respected),
         retries=codes["retry_after_rejection"],
         bypasses=codes["bypass_after_rejection"],
-        false_claims=sum(len(record.judgement.false_claims) for record in records),
+        false_claims=sum(len(record.score.false_claims) for record in records),
         unexpected=sum(map(len, unexpected.values())),
         unexpected_rejected=sum(map(sum, stopped)),
         unexpected_edited=sum(map(sum, corrected)),
@@ -546,7 +544,7 @@ def _restraint(records: Iterable[SampleRecord]) -> Share:
     return share_of(
         score.surplus_calls == 0
         for record in records
-        for score in record.judgement.scores
+        for score in record.score.turn_scores
         if score.due_calls == 0 and all(row.expected is None for row in score.calls)
     )
 
@@ -556,7 +554,7 @@ def _recovery(records: Iterable[SampleRecord]) -> Share:
     return share_of(
         score.passed
         for record in records
-        for turn, score in zip(record.evidence.turns, record.judgement.scores, strict=False)
+        for turn, score in zip(record.trajectory.turns, record.score.turn_scores, strict=False)
         if any(call.result.get("status") == "error" for call in turn.calls)
     )
 
@@ -564,9 +562,7 @@ def _recovery(records: Iterable[SampleRecord]) -> Share:
 def _state(records: Iterable[SampleRecord]) -> Share:
     """Return the share of correct final states among the checked samples."""
     return share_of(
-        record.judgement.state_equal
-        for record in records
-        if record.judgement.state_equal is not None
+        record.score.state_equal for record in records if record.score.state_equal is not None
     )
 
 
@@ -618,9 +614,9 @@ def _natural(name: str) -> tuple[tuple[int, int | str], ...]:
 
 def _expected_tools(record: SampleRecord) -> Iterable[str]:
     """Return the tools that a sample must call; none for an unscored one."""
-    if not record.judgement.scores:
+    if not record.score.turn_scores:
         return ()
-    rows = (row for score in record.judgement.scores for row in score.calls)
+    rows = (row for score in record.score.turn_scores for row in score.calls)
     return {row.tool for row in rows if row.tool and not row.optional} or {NO_CALL}
 
 
@@ -642,24 +638,24 @@ def _has_wordings(group: Sequence[SampleRecord]) -> bool:
 def _calls(record: SampleRecord) -> tuple[tuple[tuple[str, str], ...], ...]:
     return tuple(
         tuple((call.tool, json_or_repr(call.raw_args, sort_keys=True)) for call in turn.calls)
-        for turn in record.evidence.turns
+        for turn in record.trajectory.turns
     )
 
 
 def _texts(record: SampleRecord) -> tuple[str, ...]:
-    return tuple(request.response.raw_text for request in record.evidence.requests)
+    return tuple(request.response.raw_text for request in record.trajectory.requests)
 
 
 def _violation_counts(records: Sequence[SampleRecord], severity: Severity) -> Mapping[str, int]:
     counts = Counter(
-        v.code for record in records for v in record.judgement.violations if v.severity is severity
+        v.code for record in records for v in record.score.violations if v.severity is severity
     )
     return dict(sorted(counts.items()))
 
 
 def _unexpected_writes(record: SampleRecord) -> Iterator[CallRecord]:
     """Yield the confirmed or rejected writes that match no expected call of their turn."""
-    for turn, score in zip(record.evidence.turns, record.judgement.scores, strict=False):
+    for turn, score in zip(record.trajectory.turns, record.score.turn_scores, strict=False):
         matched = {
             row.actual
             for row in score.calls

@@ -190,7 +190,7 @@ class Comparison:
         return tuple(
             pair
             for pair in self.pairs
-            if pair.b.judgement.has_occurred and not pair.a.judgement.has_occurred
+            if pair.b.score.has_occurred and not pair.a.score.has_occurred
         )
 
     @property
@@ -272,7 +272,7 @@ class Divergence:
 
 def first_divergence(a: SampleRecord, b: SampleRecord) -> Divergence | None:
     """Return the first divergence of two conversations; None if the model's texts are equal."""
-    turns = zip_longest(a.evidence.turns, b.evidence.turns)
+    turns = zip_longest(a.trajectory.turns, b.trajectory.turns)
     for number, (one, other) in enumerate(turns):
         pairs = zip_longest(*([] if turn is None else turn.model_calls for turn in (one, other)))
         for message, requests in enumerate(pairs):

@@ -70,8 +70,8 @@ def times(records: Iterable[SampleRecord]) -> Mapping[str, Latency]:
     turns = [
         turn
         for record in records
-        if record.judgement.verdict is not Verdict.INVALID
-        for turn in record.evidence.turns
+        if record.score.verdict is not Verdict.INVALID
+        for turn in record.trajectory.turns
     ]
     requests = [request for turn in turns for request in turn.model_calls]
     timings = [request.response.timing for request in requests]

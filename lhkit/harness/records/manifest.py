@@ -88,7 +88,7 @@ class Invocation(_Part):
     ended_at: _Moment | None = None
     concurrency: _Count = 1
     kept: _Count = 0
-    played: _Count = 0
+    completed: _Count = 0
     invalid: _Count = 0
     finished: bool = False
     changes: Sequence[Mapping[str, str]] = ()
@@ -111,7 +111,7 @@ class Manifest(_Part):
         contexts: the hash of the context lines of each scenario that has any.
         code_sha256: the hash of the tools' source; empty if it is unknown.
         criteria: the toolset's texts of the scenarios' criteria, by criterion and language.
-        questions: content hashes by scenario, one for each repeat, or one for all repeats.
+        content_hashes: content hashes by scenario, one for each repeat, or one for all repeats.
         selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
     """
@@ -133,7 +133,7 @@ class Manifest(_Part):
     code_sha256: str = ""
     criteria: dict[str, dict[str, str]] = Field(default_factory=dict)
     selection: ScenarioSelection | None = None
-    questions: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
+    content_hashes: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
         default_factory=dict
     )
     invocations: Sequence[Invocation] = ()
@@ -152,7 +152,7 @@ class Manifest(_Part):
     def time_breakdown(self) -> TimeBreakdown | None:
         """Return where the time of the newest invocation went; None if not measured."""
         last = self.invocations[-1] if self.invocations else Invocation()
-        if not last.played or last.setup_s is None or last.server_s is None:
+        if not last.completed or last.setup_s is None or last.server_s is None:
             return None
         return TimeBreakdown(
             setup_s=last.setup_s,

@@ -37,7 +37,7 @@ from lhkit.conversation.tool_results import (
 from lhkit.harness.records.tool_specs import TOOL_SPECS
 from lhkit.harness.scenarios.sample_id import SampleId
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 
 Rows: TypeAlias = tuple[Mapping[str, Any], ...]
 State: TypeAlias = Mapping[str, Rows]
@@ -252,7 +252,7 @@ class TurnRecord:
 
     Attributes:
         reply: all text shown to the user.
-        hint: the notice added by the application.
+        notice: the notice added by the application.
         state_diff: the changes made in the turn; None if the scenario does not check them.
         new_tools: specs of the tools registered during the turn, as in the manifest.
         claim: the words of the reply that claim a write which did not happen in the turn.
@@ -266,7 +266,7 @@ class TurnRecord:
     calls: tuple[CallRecord, ...] = ()
     model_calls: tuple[ModelCallRecord, ...] = ()
     reply: str = ""
-    hint: str | None = None
+    notice: str | None = None
     duration_s: float = 0.0
     state_diff: Mapping[str, TableDiff] | None = None
     new_tools: tuple[Mapping[str, Any], ...] = ()
@@ -351,10 +351,10 @@ class BrokenRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Trajectory:
     """The transcript of a sample with its states, before scoring.
 
-    `fault` is the error that ended the sample. The states are stored only on request, otherwise
+    `error` is the error that ended the sample. The states are stored only on request, otherwise
     `initial_sha256`: the scenario reproduces the initial state, and `SampleRecord.state_diff` the
     final one.
     """
@@ -364,7 +364,7 @@ class Evidence:
     final_state: State = field(default_factory=dict)
     initial_sha256: str = ""
     broken_rules: tuple[BrokenRule, ...] = ()
-    fault: str | None = None
+    error: str | None = None
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
@@ -390,7 +390,7 @@ class FalseClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class SampleScore:
     """The score of a sample: its verdict, the reasons and the scores per turn.
 
     `state_equal` is whether the final state is the expected one; None if unknown. `false_claims`
@@ -401,7 +401,7 @@ class Judgement:
     reasons: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
     false_claims: tuple[FalseClaim, ...] = ()
-    scores: tuple[TurnScore, ...] = ()
+    turn_scores: tuple[TurnScore, ...] = ()
     state_equal: bool | None = None
 
     @property
@@ -412,7 +412,9 @@ class Judgement:
     @property
     def strict_verdict(self) -> Verdict:
         """The verdict without repairs: a pass that needed a repair is a fail."""
-        if self.verdict is Verdict.PASS and not all(score.strict_passed for score in self.scores):
+        if self.verdict is Verdict.PASS and not all(
+            score.strict_passed for score in self.turn_scores
+        ):
             return Verdict.FAIL
         return self.verdict
 
@@ -457,10 +459,10 @@ class Vote:
         return replace(self, preference=self.preference.opposite, side=side)
 
     @property
-    def judgement(self) -> Judgement:
+    def score(self) -> SampleScore:
         """The vote as a score of this conversation."""
         reasons = tuple(filter(None, (str(self.preference), self.reason)))
-        return Judgement(verdict=self.preference.verdict, reasons=reasons)
+        return SampleScore(verdict=self.preference.verdict, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,25 +482,25 @@ class SampleRecord:
     ac: str | None = None
     locale: str
     tags: tuple[str, ...] = ()
-    judgement: Judgement
-    evidence: Evidence = field(default_factory=Evidence)
+    score: SampleScore
+    trajectory: Trajectory = field(default_factory=Trajectory)
     state_diff: Mapping[str, TableDiff] = field(default_factory=dict)
     attempts: int = 1
     wall_s: float = 0.0
     harness_s: float = 0.0
     started_at: str | None = None
     vote: Vote | None = None
-    schema: Literal[2] = SCHEMA
+    schema: Literal[3] = SCHEMA
 
     @property
     def is_valid(self) -> bool:
         """Whether it ended without an infrastructure error."""
-        return self.judgement.verdict is not Verdict.INVALID
+        return self.score.verdict is not Verdict.INVALID
 
     @property
     def is_passed(self) -> bool:
         """Whether its verdict is a pass."""
-        return self.judgement.verdict is Verdict.PASS
+        return self.score.verdict is Verdict.PASS
 
 
 MAX_SECONDS = 1e8
@@ -513,12 +515,29 @@ _READER = TypeAdapter(tuple[SampleRecord], config=ConfigDict(allow_inf_nan=False
 
 _ALL: Final = "__all__"
 _CALLS: Final[Any] = {"response": {"calls": {_ALL: {"id"}}}}
-_CALL_IDS: Final[Any] = {"evidence": {"turns": {_ALL: {"model_calls": {_ALL: _CALLS}}}}}
+_CALL_IDS: Final[Any] = {"trajectory": {"turns": {_ALL: {"model_calls": {_ALL: _CALLS}}}}}
 """Not stored: calls are identified by their index in the turn."""
 
 
 class OtherSchemaError(ValueError):
-    """A record in the format of another version."""
+    """A record or manifest in the format of another version; the message begins with a verb."""
+
+
+def check_schema(data: Any) -> None:
+    """Check the schema version of parsed JSON; data without one are of this version.
+
+    Raises:
+        OtherSchemaError: another version of lhkit wrote the data.
+    """
+    schema = data.get("schema", SCHEMA) if isinstance(data, dict) else SCHEMA
+    if schema == SCHEMA:
+        return
+    if isinstance(schema, int) and schema < SCHEMA:  # nothing was released, so nothing is converted
+        raise OtherSchemaError("was written by an earlier lhkit before a first release")
+    raise OtherSchemaError(
+        f"was written by another version of lhkit (its schema is {schema}, and this version reads "
+        f"{SCHEMA})"
+    )
 
 
 def encode_record(record: SampleRecord) -> str:
@@ -547,22 +566,20 @@ def decode_record(data: Any) -> SampleRecord:
         OtherSchemaError: the record has the format of another version.
         ValueError: not a valid record; the message names the field.
     """
-    schema = data.get("schema", SCHEMA) if isinstance(data, dict) else SCHEMA
-    if schema != SCHEMA:
-        raise OtherSchemaError(f"its record schema is {schema}, and this version reads {SCHEMA}")
+    check_schema(data)
     try:
         record = _READER.validate_python((data,))[0]
     except ValidationError as error:
-        raise ValueError(first_fault(error, drop=1)) from error
-    for number, turn in enumerate(record.evidence.turns):
+        raise ValueError(first_issue(error, drop=1)) from error
+    for number, turn in enumerate(record.trajectory.turns):
         try:
             if turn.new_tools:
                 TOOL_SPECS.validate_python(turn.new_tools)
         except ValidationError as error:
-            where = f"evidence.turns.{number}.new_tools"
-            raise ValueError(f"{where}.{first_fault(error)}") from error
-    for fault in chain(_number_faults(record, ""), _index_faults(record)):
-        raise ValueError(fault)
+            where = f"trajectory.turns.{number}.new_tools"
+            raise ValueError(f"{where}.{first_issue(error)}") from error
+    for issue in chain(_number_issues(record, ""), _index_issues(record)):
+        raise ValueError(issue)
     return record
 
 
@@ -575,14 +592,14 @@ def parse_moment(text: str | None) -> datetime | None:
     return moment if 1000 <= moment.year <= 9000 else None
 
 
-def first_fault(error: ValidationError, *, drop: int = 0) -> str:
-    """Return the first fault of a validation, after its path without the first `drop` parts."""
+def first_issue(error: ValidationError, *, drop: int = 0) -> str:
+    """Return the first issue of a validation, after its path without the first `drop` parts."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"][drop:])) or "(top)"
     return f"{where}: {first['msg']}"
 
 
-def _number_faults(value: Any, path: str) -> Iterator[str]:
+def _number_issues(value: Any, path: str) -> Iterator[str]:
     """Yield the counts and durations of a record that are out of range."""
     for field_ in fields(value):
         part, place = getattr(value, field_.name), f"{path}{field_.name}"
@@ -591,15 +608,15 @@ def _number_faults(value: Any, path: str) -> Iterator[str]:
         elif type(part) is float and not -MAX_SECONDS <= part <= MAX_SECONDS:
             yield f"{place}: {part:.9g} seconds are out of range"
         elif is_dataclass(part):
-            yield from _number_faults(part, f"{place}.")
+            yield from _number_issues(part, f"{place}.")
         elif isinstance(part, tuple) and part and is_dataclass(part[0]):
             for number, inner in enumerate(part):
-                yield from _number_faults(inner, f"{place}.{number}.")
+                yield from _number_issues(inner, f"{place}.{number}.")
 
 
-def _index_faults(record: SampleRecord) -> Iterator[str]:
+def _index_issues(record: SampleRecord) -> Iterator[str]:
     """Yield the references to calls, messages or rows that the record does not have."""
-    turns, scores = record.evidence.turns, record.judgement.scores
+    turns, scores = record.trajectory.turns, record.score.turn_scores
     total_s = record.wall_s
     for t, turn in enumerate(turns):
         total_s += turn.duration_s
@@ -607,16 +624,16 @@ def _index_faults(record: SampleRecord) -> Iterator[str]:
         for c, call in enumerate(turn.calls):
             total_s += call.validation_s + call.waiting_s + call.handler_s
             if call.model_call is not None and call.model_call >= len(turn.model_calls):
-                yield f"evidence.turns.{t}.calls.{c}.model_call: there is no such message"
+                yield f"trajectory.turns.{t}.calls.{c}.model_call: there is no such message"
     if total_s > _MAX_TOTAL_S:
-        yield f"evidence.turns: {total_s:.9g} seconds are out of range"
+        yield f"trajectory.turns: {total_s:.9g} seconds are out of range"
     for t, score in enumerate(scores):
         made = len(turns[t].calls) if t < len(turns) else 0
         for c, row in enumerate(score.calls):
             if row.actual is not None and row.actual >= made:
-                yield f"judgement.scores.{t}.calls.{c}.actual: there is no such call"
+                yield f"score.turn_scores.{t}.calls.{c}.actual: there is no such call"
     diffs = [("", record.state_diff)]
-    diffs += [(f"evidence.turns.{t}.", turn.state_diff or {}) for t, turn in enumerate(turns)]
+    diffs += [(f"trajectory.turns.{t}.", turn.state_diff or {}) for t, turn in enumerate(turns)]
     for where, tables in diffs:
         for name, diff in tables.items():
             for rows, at in ((diff.added, diff.added_at), (diff.removed, diff.removed_at)):

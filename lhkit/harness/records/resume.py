@@ -64,7 +64,7 @@ class SampleHashes(Mapping[SampleId, str]):
     @classmethod
     def from_manifest(cls, manifest: Manifest) -> "SampleHashes":
         """Return the hashes of the newest invocation; empty if the manifest has none."""
-        return cls(manifest.questions, manifest.repeats)
+        return cls(manifest.content_hashes, manifest.repeats)
 
     def __len__(self) -> int:
         return len(self._hashes) * self._repeats
@@ -89,7 +89,7 @@ class SampleHashes(Mapping[SampleId, str]):
 def record_status(record: SampleRecord) -> RecordStatus:
     """Return the key of a record, and whether its verdict is not `invalid`."""
     key = (record.sample_id, record.content_hash)
-    return key, record.judgement.verdict is not Verdict.INVALID
+    return key, record.score.verdict is not Verdict.INVALID
 
 
 def select_records(

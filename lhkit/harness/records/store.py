@@ -24,10 +24,10 @@ from lhkit.base.json_values import parse_json
 from lhkit.base.redaction import masked
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import (
-    SCHEMA,
     OtherSchemaError,
     SampleRecord,
     Verdict,
+    check_schema,
     decode_line,
     encode_record,
 )
@@ -70,7 +70,7 @@ class Journal:
         self.folder = folder
         self.records = records
         self._file = file
-        self._fault: OSError | None = None
+        self._error: OSError | None = None
 
     def append(self, *records: SampleRecord | str) -> None:
         """Write records, one line each, and wait until they are on disk.
@@ -88,14 +88,14 @@ class Journal:
         )
         lines = memoryview("".join(f"{masked(line)}\n" for line in encoded).encode())
         try:
-            if self._fault is not None:
-                raise self._fault
+            if self._error is not None:
+                raise self._error
             while lines:  # a nearly full disk accepts only a part
                 lines = lines[self._file.write(lines) :]
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._fault = error
+            self._error = error
             raise _unwritable(self.folder, error) from error
 
 
@@ -185,10 +185,7 @@ def _decode(line: bytes, where: str) -> SampleRecord:
     try:
         return decode_line(line)
     except OtherSchemaError as error:
-        raise RunError(
-            f"{where} was written by another version of lhkit ({error}). Run it again under "
-            "another name, or read it with that version."
-        ) from error
+        raise RunError(f"{where} {error}. Run it again under another name.") from error
     except (ValueError, RecursionError) as error:
         raise RunError(
             f"{where} is not a valid record of this version of lhkit ({error}). "
@@ -212,18 +209,17 @@ def read_manifest(folder: Path) -> Manifest:
         raise RunError(f"{path} is not valid JSON ({error}). Remove it.") from error
     if not isinstance(data, dict):
         raise RunError(f"{path} is not a JSON object. Remove it.")
-    if (schema := data.get("schema", SCHEMA)) != SCHEMA:
-        raise RunError(
-            f"{path} was written by another version of lhkit (its schema is {schema}, and this "
-            f"version reads {SCHEMA}). Run it again under another name."
-        )
+    try:
+        check_schema(data)
+    except OtherSchemaError as error:
+        raise RunError(f"{path} {error}. Run it again under another name.") from error
     try:
         return Manifest.model_validate(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        issue = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise RunError(
-            f"{path} is not a valid manifest of lhkit ({fault}). Fix or remove it."
+            f"{path} is not a valid manifest of lhkit ({issue}). Fix or remove it."
         ) from error
 
 
@@ -256,7 +252,7 @@ def failed_scenarios(folder: Path) -> frozenset[str]:
     hashes = SampleHashes.from_manifest(read_manifest(named))
     records = select_records(read_records(named), hashes)
     return frozenset(
-        record.sample_id.scenario for record in records if record.judgement.verdict is Verdict.FAIL
+        record.sample_id.scenario for record in records if record.score.verdict is Verdict.FAIL
     )
 
 
@@ -387,7 +383,7 @@ def stored_records(
         is_complete: whether every sample must have a record.
 
     Raises:
-        RunError: a line is not a valid record, or a sample has none. Some faults are raised only
+        RunError: a line is not a valid record, or a sample has none. Some issues are raised only
             when the record is accessed.
     """
     path = folder / RECORDS
@@ -416,7 +412,7 @@ def stored_statuses(folder: Path) -> Iterator[RecordStatus]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Judgement:
+class _Score:
     verdict: Verdict
 
 
@@ -426,7 +422,7 @@ class _RecordHead:
 
     sample_id: SampleId
     content_hash: str
-    judgement: _Judgement
+    score: _Score
 
 
 _HEAD: TypeAdapter[Any] = TypeAdapter(_RecordHead)

@@ -33,7 +33,7 @@ PartKind: TypeAlias = Literal[
     "claim",
     "added_tools",
     "notice",
-    "fault",
+    "error",
 ]
 
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -44,7 +44,7 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Part:
     """One part of a conversation: the start of a turn, or an event in it.
 
-    `text` is the text of a user message, reply, notice or fault, the lines of truth, a mark of a
+    `text` is the text of a user message, reply, notice or error, the lines of truth, a mark of a
     reply that contradicts them (`claim`), or the names of added tools.
     `turn`, `message`, `call` and `scores` are set for the kinds of the same name. `number` counts
     turns and the messages of a turn from 1.
@@ -61,8 +61,8 @@ class Part:
 
 def transcript_parts(record: SampleRecord, catalog: Catalog) -> Iterator[Part]:
     """Yield the parts of all turns; calls follow their message, those without one come last."""
-    scores = dict(enumerate(record.judgement.scores))
-    for number, turn in enumerate(record.evidence.turns):
+    scores = dict(enumerate(record.score.turn_scores))
+    for number, turn in enumerate(record.trajectory.turns):
         yield Part(kind="turn", number=number + 1, turn=turn)
         yield Part(kind="user", text=turn.user)
         for index, message in enumerate(turn.model_calls):
@@ -80,8 +80,8 @@ def transcript_parts(record: SampleRecord, catalog: Catalog) -> Iterator[Part]:
             ("truth", "\n".join(line.text for line in turn_truth_lines(turn, catalog))),
             ("claim", claim_mark(turn, catalog)),
             ("added_tools", ", ".join(str(tool["name"]) for tool in turn.new_tools)),
-            ("notice", turn.hint or ""),
-            ("fault", " · ".join(filter(None, (turn.error, turn.cause, turn.detail)))),
+            ("notice", turn.notice or ""),
+            ("error", " · ".join(filter(None, (turn.error, turn.cause, turn.detail)))),
         )
         yield from (Part(kind=kind, text=text) for kind, text in texts if text)
 

@@ -57,7 +57,7 @@ def turn_record(
     model_calls: list[ModelCallRecord] = []
     calls: list[CallRecord] = []
     ended: tuple[float, TurnEnded] | None = None
-    hint: str | None = None
+    notice: str | None = None
     for at_s, event in events:
         if isinstance(event, Finished | TurnEnded) and sent_s is not None:
             response = Finished(reason="", text=streamed)  # interrupted
@@ -82,7 +82,7 @@ def turn_record(
                     )
                 )
             case SystemMessage(text=text):
-                hint = text
+                notice = text
             case TurnEnded():
                 ended = at_s, event
             case _:
@@ -99,7 +99,7 @@ def turn_record(
         calls=tuple(calls),
         model_calls=tuple(model_calls),
         reply="\n".join(text for call in model_calls if (text := call.response.text).strip()),
-        hint=hint,
+        notice=notice,
         duration_s=ended_s - started_s,
         claim=end.claim,
     )

@@ -88,7 +88,10 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """
     alt, text = _altair(), load_catalog(locale).text
     times_s = sorted(
-        turn.active_s for record in run.records if record.is_valid for turn in record.evidence.turns
+        turn.active_s
+        for record in run.records
+        if record.is_valid
+        for turn in record.trajectory.turns
     )
     seconds = alt.X("seconds:Q", title=text("report.turn_seconds"))
     curve = (

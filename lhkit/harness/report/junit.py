@@ -77,7 +77,7 @@ def _thresholds(findings: Sequence[str], kind: str, catalog: Catalog, name: str)
 
 
 def _element(element: str, name: str, records: Sequence[SampleRecord]) -> ET.Element:
-    verdicts = [record.judgement.verdict for record in records]
+    verdicts = [record.score.verdict for record in records]
     return ET.Element(
         element,
         name=xml_text(name),
@@ -97,10 +97,10 @@ def _case(record: SampleRecord, catalog: Catalog, run_name: str) -> ET.Element:
     )
     if not record.is_passed:
         kind = "failure" if record.is_valid else "error"
-        reasons, verdict = record.judgement.reasons, str(record.judgement.verdict)
+        reasons, verdict = record.score.reasons, str(record.score.verdict)
         violations = (
             f"{severity_mark(v.severity, catalog).text}: {v.code}: {v.detail}"
-            for v in record.judgement.violations
+            for v in record.score.violations
         )
         message = xml_text(reasons[0] if reasons else verdict)
         failure = ET.SubElement(case, kind, message=message, type=verdict)

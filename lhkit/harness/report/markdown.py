@@ -220,7 +220,7 @@ def _failure(records: Sequence[SampleRecord], samples: int, catalog: Catalog) ->
         catalog: the locale's texts.
     """
     first = records[0]
-    texts = [*filter(None, [first.ac]), *first.judgement.reasons[:1]]
+    texts = [*filter(None, [first.ac]), *first.score.reasons[:1]]
     if samples == 1:
         texts = [str(first.sample_id), *texts]
     else:
@@ -229,7 +229,7 @@ def _failure(records: Sequence[SampleRecord], samples: int, catalog: Catalog) ->
     line = " · ".join(f"<code>{escape(one_line(t, max_chars=_LINE_CHARS))}</code>" for t in texts)
     return "\n".join(
         [
-            f"<details><summary>{_MARKS[first.judgement.verdict]} {line}</summary>",
+            f"<details><summary>{_MARKS[first.score.verdict]} {line}</summary>",
             "",
             *_reason_lines(records, is_single=samples == 1),
             *_violation_lines(records, catalog),
@@ -246,7 +246,7 @@ def _reason_lines(records: Iterable[SampleRecord], *, is_single: bool) -> Iterat
     """Yield the reasons; those of several samples once, below the samples that share them."""
     by_reasons: dict[tuple[str, ...], list[str]] = {}
     for record in records:
-        reasons = tuple(record.judgement.reasons[:_MAX_REASONS])
+        reasons = tuple(record.score.reasons[:_MAX_REASONS])
         by_reasons.setdefault(reasons, []).append(str(record.sample_id))
     for reasons, names in by_reasons.items():
         if not is_single:
@@ -260,7 +260,7 @@ def _violation_lines(records: Iterable[SampleRecord], catalog: Catalog) -> Itera
     counts = Counter(
         (violation.severity, violation.code, violation.detail)
         for record in records
-        for violation in record.judgement.violations
+        for violation in record.score.violations
     )
     for (severity, name, detail), count in counts.items():
         line = f"- **{catalog.text(f'table.{severity}')}** {code(name)} {code(detail)}".rstrip()

@@ -105,7 +105,7 @@ def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]
         yield f"      {comparison.name_a} · {divergence.a}"
         yield f"      {comparison.name_b} · {divergence.b}"
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
-        why = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
-        yield f"    {name} · {record.judgement.verdict}{why}"
+        why = f" · {record.score.reasons[0]}" if record.score.reasons else ""
+        yield f"    {name} · {record.score.verdict}{why}"
         for line in short_lines(record, catalog):
             yield f"      {one_line(line, max_chars=_SHOWN_CHARS)}"

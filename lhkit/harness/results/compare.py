@@ -72,7 +72,7 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         interval=difference_interval(gains),
         p_value=sign_flip(differences),
         mid_p=sign_flip(differences, mid_p=True),
-        turn=_ratio(pairs, lambda r: sum(turn.active_s for turn in r.evidence.turns)),
+        turn=_ratio(pairs, lambda r: sum(turn.active_s for turn in r.trajectory.turns)),
         first_token=_ratio(pairs, _moment_s("first_token_s")),
         call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
@@ -151,7 +151,7 @@ def _with_vote(pair: Pair) -> Pair:
 
 
 def _judged(record: SampleRecord, vote: Vote) -> SampleRecord:
-    return replace(record, vote=vote, judgement=vote.judgement)
+    return replace(record, vote=vote, score=vote.score)
 
 
 def _votes(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
@@ -214,7 +214,7 @@ def _moment_s(name: str) -> Callable[[SampleRecord], float | None]:
     """Return a reader of the first measurement of a moment, in seconds from its request."""
 
     def first_s(record: SampleRecord) -> float | None:
-        timings = (request.response.timing for request in record.evidence.requests)
+        timings = (request.response.timing for request in record.trajectory.requests)
         return next(filter(None, (getattr(timing, name) for timing in timings)), None)
 
     return first_s
@@ -225,7 +225,7 @@ def _violations(pairs: Iterable[Pair]) -> tuple[ViolationChange, ...]:
     counts: Counter[tuple[str, Severity, str]] = Counter()
     for pair in pairs:
         for side, record in (("a", pair.a), ("b", pair.b)):
-            counts.update((v.code, v.severity, side) for v in record.judgement.violations)
+            counts.update((v.code, v.severity, side) for v in record.score.violations)
     kinds = {(code, severity) for code, severity, _ in counts}
     return tuple(
         ViolationChange(

@@ -152,12 +152,12 @@ class Run:
             selection = selection.model_copy(
                 update={"total": total, "filter": ScenarioFilter(**given)}
             )
-        questions = {
+        content_hashes = {
             name: hashes
-            for name, hashes in self.manifest.questions.items()
+            for name, hashes in self.manifest.content_hashes.items()
             if SampleId.from_name(name).scenario in ids
         }
-        part = {"selection": selection, "questions": questions}
+        part = {"selection": selection, "content_hashes": content_hashes}
         return replace(
             self,
             records=tuple(each for each in self.records if each.sample_id.scenario in ids),
@@ -214,7 +214,7 @@ class Run:
         return run_html(self.records, self.summary(), criteria=self.criteria, name=self.name)
 
     def __repr__(self) -> str:
-        verdicts = Counter(record.judgement.verdict for record in self.records)
+        verdicts = Counter(record.score.verdict for record in self.records)
         counts = (
             f"{len(self.records)} samples: {verdicts[Verdict.PASS]} passed, "
             f"{verdicts[Verdict.FAIL]} failed, {verdicts[Verdict.INVALID]} invalid"

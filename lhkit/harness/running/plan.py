@@ -21,7 +21,7 @@ from lhkit.harness.running.fingerprint import (
     scenario_hash,
 )
 from lhkit.harness.running.sessions import read_row_keys
-from lhkit.harness.running.tool_injection import inject_faults
+from lhkit.harness.running.tool_injection import inject_tool_failures
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.user import User
@@ -39,7 +39,7 @@ from lhkit.toolset import (
     tool_programs,
 )
 
-_SHOWN_FAULTS = 10
+_SHOWN_ISSUES = 10
 
 ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
 """A model for all samples, or a factory that creates one for each, closed after its sample."""
@@ -66,7 +66,7 @@ class PlannedScenario:
 
     Attributes:
         contexts_sha256: of the context lines; empty if there are none.
-        questions: hashes of the repeats without the tools' code, or one if all are equal.
+        base_hashes: hashes of the repeats without the tools' code, or one if all are equal.
         code_sha256: of the tools' code; empty if it is unknown.
     """
 
@@ -76,15 +76,15 @@ class PlannedScenario:
     prompt: Prompt
     scenario_sha256: str
     contexts_sha256: str
-    questions: tuple[str, ...]
+    base_hashes: tuple[str, ...]
     code_sha256: str = ""
 
     @property
     def hashes(self) -> tuple[str, ...]:
         """The content hashes of the repeats, or one if all are equal."""
         if not self.code_sha256:
-            return self.questions
-        return tuple(text_sha256(f"{sha256} {self.code_sha256}") for sha256 in self.questions)
+            return self.base_hashes
+        return tuple(text_sha256(f"{sha256} {self.code_sha256}") for sha256 in self.base_hashes)
 
     def sample(self, repeat: int) -> PlannedSample:
         """Return the sample of a repeat, counted from 0."""
@@ -115,7 +115,7 @@ class Plan:
         Records of earlier versions of lhkit, and of code that was unknown, stay usable.
         """
         is_same = any(
-            set(planned.questions) & set(before.questions.get(planned.scenario.name, ()))
+            set(planned.base_hashes) & set(before.content_hashes.get(planned.scenario.name, ()))
             for planned in self.scenarios
         )
         if before.code_sha256 or not is_same:
@@ -197,7 +197,7 @@ class Plan:
             },
             scenarios=scenarios,
             contexts=contexts,
-            questions=hashes,
+            content_hashes=hashes,
             **more,
         )
 
@@ -224,7 +224,7 @@ def plan_run(
 
     Raises:
         ScenarioError: an initial state is invalid, or the model's factory refuses a scenario; one
-            line for each of the first faults.
+            line for each of the first issues.
         UsageError: two scenarios have the same id.
     """
     counts = Counter(scenario.name for scenario in scenarios)
@@ -232,7 +232,7 @@ def plan_run(
         raise UsageError(
             f"Several scenarios have the same id: {', '.join(duplicates)}. Make each id unique."
         )
-    faults: list[str] = []
+    issues: list[str] = []
     planned: list[PlannedScenario] = []
     fingerprints, code_sha256 = Fingerprints(), source_sha256(toolset)
     checked: set[frozenset[str]] = set()
@@ -255,17 +255,17 @@ def plan_run(
         except NotIsolatedError:  # the same for every scenario
             raise
         except UsageError as error:
-            faults += [
+            issues += [
                 line if line.startswith(f"{scenario.id}.") else f"{scenario.id}.{line}"
                 for line in str(error).splitlines()
             ]
-    if len(faults) > _SHOWN_FAULTS:  # usually one mistake
+    if len(issues) > _SHOWN_ISSUES:  # usually one mistake
         more = (
-            f"… and {len(faults) - _SHOWN_FAULTS} more. `lhkit lint` lists all, with their lines."
+            f"… and {len(issues) - _SHOWN_ISSUES} more. `lhkit lint` lists all, with their lines."
         )
-        faults = [*faults[:_SHOWN_FAULTS], more]
-    if faults:
-        raise ScenarioError("\n".join(faults))
+        issues = [*issues[:_SHOWN_ISSUES], more]
+    if issues:
+        raise ScenarioError("\n".join(issues))
     return Plan(
         scenarios=tuple(planned),
         repeats=repeats,
@@ -291,7 +291,7 @@ def _plan_scenario(
         if checks_state:
             read_row_keys(session, read_state(session))  # raises for rows without their key
         # raises for an unknown tool
-        inject_faults(registry, scenario.faults, later=scenario.called_tools)
+        inject_tool_failures(registry, scenario.tool_failures, later=scenario.called_tools)
         identity = select_model(model, scenario, registry, toolset).identity
         prompt, prompt_sha256 = fingerprints.prompt(
             scenario.locale, registry, assistant, identity, tool_programs(session)
@@ -311,7 +311,7 @@ def _plan_scenario(
             prompt=prompt,
             scenario_sha256=scenario_sha256,
             contexts_sha256=contexts,
-            questions=tuple(hashes),
+            base_hashes=tuple(hashes),
             code_sha256=code_sha256,
         )
 

@@ -17,10 +17,10 @@ from lhkit.conversation.messages import GateOutcome
 from lhkit.harness.records.manifest import Manifest, Prompt, versions
 from lhkit.harness.records.record import (
     CallRecord,
-    Evidence,
-    Judgement,
     RowKeys,
     SampleRecord,
+    SampleScore,
+    Trajectory,
     TurnRecord,
     encode_record,
 )
@@ -139,39 +139,39 @@ def _rescore_record(
         return f"the locale was {record.locale} and is {scenario.locale} today"
     with opened(toolset, scenario.world, scenario.locale) as session:
         state = read_state(session)
-        evidence = record.evidence
-        if evidence.turns and (
-            evidence.initial_sha256 != state_sha256(state)
-            if evidence.initial_sha256
-            else state_diff(evidence.initial_state, state)
+        trajectory = record.trajectory
+        if trajectory.turns and (
+            trajectory.initial_sha256 != state_sha256(state)
+            if trajectory.initial_sha256
+            else state_diff(trajectory.initial_state, state)
         ):
             return "the initial state differs today"
         row_keys = read_row_keys(session, state)
         if reason := next(_turn_differences(scenario.turns, record, session.today), None):
             return reason
-        if evidence.initial_sha256:
+        if trajectory.initial_sha256:
             final_state = with_diff(state, record.state_diff)
-            evidence = replace(evidence, initial_state=state, final_state=final_state)
-        return _score(record, evidence, scenario, session, manifest=manifest, row_keys=row_keys)
+            trajectory = replace(trajectory, initial_state=state, final_state=final_state)
+        return _score(record, trajectory, scenario, session, manifest=manifest, row_keys=row_keys)
 
 
 def _score(
     record: SampleRecord,
-    evidence: Evidence,
+    trajectory: Trajectory,
     scenario: Scenario,
     session: Session,
     *,
     manifest: Manifest,
     row_keys: RowKeys,
 ) -> SampleRecord:
-    """Return the record with today's score of its evidence, which includes the states."""
-    fault = None
+    """Return the record with today's score of its trajectory, which includes the states."""
+    error_text = None
     if hasattr(session, "broken_rules"):
         try:
-            rules = find_broken_rules(session, evidence.initial_state, evidence.final_state)
+            rules = find_broken_rules(session, trajectory.initial_state, trajectory.final_state)
         except UsageError as error:  # as in a run: the rest of the score is known
-            rules, fault = (), str(error)
-        evidence = replace(evidence, broken_rules=rules)
+            rules, error_text = (), str(error)
+        trajectory = replace(trajectory, broken_rules=rules)
     prompt = manifest.locales.get(scenario.locale, Prompt())
     specs = {spec["name"]: spec for spec in prompt.tools}
     tools = [
@@ -185,34 +185,34 @@ def _score(
         else tool
         for tool in real_tools(session.registry)
     ]
-    metadata = ToolMetadata.of([*tools, *recorded_new_tools(evidence)], session.today)
+    metadata = ToolMetadata.of([*tools, *recorded_new_tools(trajectory)], session.today)
 
-    def judged(fault: str | None) -> Judgement:
-        found = replace(evidence, fault=fault)
+    def judged(error_text: str | None) -> SampleScore:
+        found = replace(trajectory, error=error_text)
         with limited_searches(time.thread_time):
             return judge(scenario, found, metadata, today=session.today, row_keys=row_keys)
 
     try:
-        judgement = judged(evidence.fault or fault)
+        score = judged(trajectory.error or error_text)
     except UsageError as error:  # a pattern that takes too long
-        judgement = judged(str(error))
-    stored = replace(record.evidence, broken_rules=evidence.broken_rules)
-    return replace(record, judgement=judgement, evidence=stored, ac=scenario.ac, tags=scenario.tags)
+        score = judged(str(error))
+    stored = replace(record.trajectory, broken_rules=trajectory.broken_rules)
+    return replace(record, score=score, trajectory=stored, ac=scenario.ac, tags=scenario.tags)
 
 
-def recorded_new_tools(evidence: Evidence) -> tuple[ToolDefinition, ...]:
+def recorded_new_tools(trajectory: Trajectory) -> tuple[ToolDefinition, ...]:
     """Return the tools that were registered during the conversation; they cannot be called."""
-    return tuple(stored_tool(spec) for turn in evidence.turns for spec in turn.new_tools)
+    return tuple(stored_tool(spec) for turn in trajectory.turns for spec in turn.new_tools)
 
 
 def _turn_differences(
     turns: Sequence[Turn], record: SampleRecord, today: date | None
 ) -> Iterator[str]:
     """Yield the differences of user turns; a record of a failed conversation may have fewer."""
-    recorded = record.evidence.turns
+    recorded = record.trajectory.turns
     if [turn.user for turn in recorded] != [turn.user for turn in turns[: len(recorded)]]:
         yield "the user's messages differ today"
-    is_complete = recorded and recorded[-1].cause is None and record.evidence.fault is None
+    is_complete = recorded and recorded[-1].cause is None and record.trajectory.error is None
     if is_complete and len(recorded) != len(turns):
         yield f"the record has {len(recorded)} turns, the scenario {len(turns)} today"
     for number, (turn, turn_record) in enumerate(zip(turns, recorded, strict=False)):

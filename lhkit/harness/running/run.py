@@ -29,7 +29,13 @@ from lhkit.base.errors import (
 from lhkit.base.locales import load_catalog
 from lhkit.base.text import percent
 from lhkit.harness.records.manifest import Invocation, Manifest, Provenance
-from lhkit.harness.records.record import Evidence, Judgement, SampleRecord, Verdict, encode_record
+from lhkit.harness.records.record import (
+    SampleRecord,
+    SampleScore,
+    Trajectory,
+    Verdict,
+    encode_record,
+)
 from lhkit.harness.records.resume import (
     RecordStatus,
     Resumption,
@@ -90,12 +96,12 @@ class EncodedRecord:
     @classmethod
     def from_record(cls, record: SampleRecord) -> "EncodedRecord":
         """Encode a record."""
-        verdict = record.judgement.verdict
+        verdict = record.score.verdict
         return cls(line=encode_record(record), verdict=verdict, cause=_cause(record))
 
 
 def _cause(record: SampleRecord) -> str | None:
-    turns = record.evidence.turns
+    turns = record.trajectory.turns
     return turns[-1].cause if turns and not record.is_valid else None
 
 
@@ -412,7 +418,7 @@ async def _run_plan(
         completed = execution.verdicts.total()
         result = {
             "ended_at": execution.context.moment(),
-            "played": completed,
+            "completed": completed,
             "invalid": execution.verdicts[Verdict.INVALID],
             "finished": completed + len(kept) == len(hashes),
             "warmed_up": execution.warmed_up,
@@ -526,17 +532,17 @@ class Execution:
 
     def _untried_record(self, sample: PlannedSample, why: str) -> SampleRecord:
         reason = f"not tried: {why}"
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
+        score = SampleScore(verdict=Verdict.INVALID, reasons=(reason,))
         started_at = self.context.moment()
         return sample_record(
-            sample, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
+            sample, Trajectory(error=reason), score, attempts=0, started_at=started_at
         )
 
     async def _store(self, sample: PlannedSample, record: SampleRecord | EncodedRecord) -> None:
         if isinstance(record, EncodedRecord):
             self.verdicts[record.verdict] += 1
         else:
-            self.verdicts[record.judgement.verdict] += 1
+            self.verdicts[record.score.verdict] += 1
             if self.keep_records:
                 self.records[sample.sample_id] = record
         if self.writer is not None:

@@ -16,11 +16,11 @@ from lhkit.conversation.events import EndReason
 from lhkit.conversation.messages import UserMessage
 from lhkit.harness.records.record import (
     BrokenRule,
-    Evidence,
-    Judgement,
     RowKeys,
     SampleRecord,
+    SampleScore,
     State,
+    Trajectory,
     TurnRecord,
     Verdict,
 )
@@ -31,7 +31,7 @@ from lhkit.harness.running.plan import ModelSource, PlannedSample, seed_sampling
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.running.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.running.simulated_users import confirm_gate
-from lhkit.harness.running.tool_injection import inject_faults, real_tools
+from lhkit.harness.running.tool_injection import inject_tool_failures, real_tools
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.values import limited_searches
 from lhkit.harness.scoring.state import state_diff
@@ -76,7 +76,7 @@ class SampleContext:
 
 @dataclass(slots=True)
 class _Progress:
-    """The evidence of a conversation so far, so that a crash does not lose it."""
+    """The trajectory of a conversation so far, so that a crash does not lose it."""
 
     turns: list[TurnRecord] = field(default_factory=list)
     before: State = field(default_factory=dict)
@@ -84,13 +84,13 @@ class _Progress:
     broken_rules: tuple[BrokenRule, ...] = ()
     row_keys: RowKeys = field(default_factory=dict)
 
-    def evidence(self, fault: str | None = None) -> Evidence:
-        return Evidence(
+    def trajectory(self, error_text: str | None = None) -> Trajectory:
+        return Trajectory(
             turns=tuple(self.turns),
             initial_state=self.before,
             final_state=self.after,
             broken_rules=self.broken_rules,
-            fault=fault,
+            error=error_text,
         )
 
 
@@ -113,27 +113,31 @@ async def run_planned_sample(
     """Run one sample and return its record; an infrastructure error makes it `invalid`."""
     started_at, started_s = context.moment(), context.clock()
     progress = _Progress()
-    fault = None
-    judgement = Judgement(verdict=Verdict.INVALID)
+    error_text = None
+    score = SampleScore(verdict=Verdict.INVALID)
     try:
         async with _open_sample(sample, context) as (session, model):
             try:
                 await _converse(sample, context, progress, session, model)
-                judgement = _judge(sample.scenario, progress, session)
+                score = _judge(sample.scenario, progress, session)
             except Exception as error:  # noqa: BLE001 - boundary: what is known still counts
-                fault = _fault(error)
-                judgement = replace(judgement, reasons=(fault,))
-                judgement = _judge(sample.scenario, progress, session, fault)
+                error_text = _error_text(error)
+                score = replace(score, reasons=(error_text,))
+                score = _judge(sample.scenario, progress, session, error_text)
     except Exception as error:  # noqa: BLE001 - boundary: our bug must not count against the model
-        if fault is None:
-            fault = _fault(error)
-            judgement = replace(
-                judgement, verdict=Verdict.INVALID, reasons=(fault,), scores=(), state_equal=None
+        if error_text is None:
+            error_text = _error_text(error)
+            score = replace(
+                score,
+                verdict=Verdict.INVALID,
+                reasons=(error_text,),
+                turn_scores=(),
+                state_equal=None,
             )
     return sample_record(
         sample,
-        progress.evidence(fault),
-        judgement,
+        progress.trajectory(error_text),
+        score,
         attempts=attempt,
         wall_s=context.clock() - started_s,
         started_at=started_at,
@@ -142,20 +146,20 @@ async def run_planned_sample(
 
 
 def _judge(
-    scenario: Scenario, progress: _Progress, session: Session, fault: str | None = None
-) -> Judgement:
+    scenario: Scenario, progress: _Progress, session: Session, error_text: str | None = None
+) -> SampleScore:
     tools = ToolMetadata.of(real_tools(session.registry), session.today)
     with limited_searches(time.thread_time):
         return judge(
             scenario,
-            progress.evidence(fault),
+            progress.trajectory(error_text),
             tools,
             today=session.today,
             row_keys=progress.row_keys,
         )
 
 
-def _fault(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return the text that is recorded for an error; that of an LhkitError says how to fix it."""
     if isinstance(error, LhkitError):
         return str(error)
@@ -164,8 +168,8 @@ def _fault(error: Exception) -> str:
 
 def sample_record(
     sample: PlannedSample,
-    evidence: Evidence,
-    judgement: Judgement,
+    trajectory: Trajectory,
+    score: SampleScore,
     *,
     attempts: int,
     wall_s: float = 0.0,
@@ -173,14 +177,14 @@ def sample_record(
     keep_states: bool = False,
 ) -> SampleRecord:
     """Create the record of a sample, without its states unless they are kept."""
-    before, after = evidence.initial_state, evidence.final_state
+    before, after = trajectory.initial_state, trajectory.final_state
     if (before or after) and not keep_states:
         digest = state_sha256(before)
-        evidence = replace(evidence, initial_state={}, final_state={}, initial_sha256=digest)
+        trajectory = replace(trajectory, initial_state={}, final_state={}, initial_sha256=digest)
     outside_s = sum(
         sum(call.handler_s + call.waiting_s for call in turn.calls)
         + sum(call.duration_s for call in turn.model_calls)
-        for turn in evidence.turns
+        for turn in trajectory.turns
     )
     return SampleRecord(
         sample_id=sample.sample_id,
@@ -188,8 +192,8 @@ def sample_record(
         ac=sample.scenario.ac,
         locale=sample.scenario.locale,
         tags=sample.scenario.tags,
-        judgement=judgement,
-        evidence=evidence,
+        score=score,
+        trajectory=trajectory,
         state_diff=state_diff(before, after),
         attempts=attempts,
         wall_s=wall_s,
@@ -254,7 +258,9 @@ async def _converse(
     controller = ChatController(
         model=model,
         dispatcher=ToolDispatcher(
-            inject_faults(session.registry, scenario.faults, later=scenario.called_tools),
+            inject_tool_failures(
+                session.registry, scenario.tool_failures, later=scenario.called_tools
+            ),
             catalog=catalog,
             clock=context.clock,
             today=lambda: session.today,

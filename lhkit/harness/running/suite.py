@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from lhkit.base.errors import UsageError
 from lhkit.base.files import read_text_file
 from lhkit.harness.running.run_options import RunOptions
-from lhkit.harness.scenarios.faults import format_path, validation_faults
+from lhkit.harness.scenarios.issues import format_path, validation_issues
 from lhkit.harness.scenarios.user import User
 from lhkit.models.decoding import Constraint
 from lhkit.models.runtimes import Runtime
@@ -87,7 +87,7 @@ def load_suite(path: FilePath) -> Suite:
 
     Raises:
         UsageError: the file cannot be read, is not TOML, or has invalid fields; the message has
-            one line for each fault.
+            one line for each issue.
     """
     try:
         data = tomllib.loads(read_text_file(path))
@@ -102,8 +102,8 @@ def load_suite(path: FilePath) -> Suite:
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
-        faults = validation_faults(error, TypeAdapter(Suite), data)
-        lines = [f"{path}: {format_path(fault.path)}: {fault.message}" for fault in faults]
+        issues = validation_issues(error, TypeAdapter(Suite), data)
+        lines = [f"{path}: {format_path(issue.path)}: {issue.message}" for issue in issues]
         raise UsageError("\n".join(lines)) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
     if unknown:

@@ -1,9 +1,9 @@
-"""Tools that a run adds to or changes in a registry: distractors, faults.
+"""Tools that a run adds to or changes in a registry: distractors, tool failures.
 
 A distractor is plausible, read-only and never the right tool. A call of one is answered with
 `not_applicable` and counts as unexpected, also where a scenario allows extra reads.
 
-A scripted failure (`faults` of a scenario) takes the real path: the handler raises, and the
+A scripted failure (`tool_failures` of a scenario) takes the real path: the handler raises, and the
 dispatcher treats it as any exception of a handler. A call that never reaches the handler (invalid,
 not confirmed) uses up no failure.
 """
@@ -15,7 +15,7 @@ from typing import Any, Final
 from lhkit.base.errors import ScenarioError
 from lhkit.base.json_values import JSON
 from lhkit.conversation.tool_results import ToolErr, ToolResult
-from lhkit.harness.scenarios.scenario import ScriptedFault
+from lhkit.harness.scenarios.scenario import ToolFailure
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
@@ -91,37 +91,38 @@ def real_tools(registry: ToolRegistry) -> tuple[ToolDefinition, ...]:
 
 
 class ScriptedFaultError(Exception):
-    """Raised by the handler of a tool that a scenario lists under `faults`."""
+    """Raised by the handler of a tool that a scenario lists under `tool_failures`."""
 
 
-def inject_faults(
-    registry: ToolRegistry, faults: Sequence[ScriptedFault], *, later: Collection[str] = ()
+def inject_tool_failures(
+    registry: ToolRegistry, failures: Sequence[ToolFailure], *, later: Collection[str] = ()
 ) -> ToolRegistry:
     """Return a registry whose listed tools fail at first, with its own counts.
 
     Args:
         registry: the tools.
-        faults: which tools fail, and how often.
+        failures: which tools fail, and how often.
         later: tools that may be registered later; they fail, too.
 
     Raises:
-        ScenarioError: a fault names an unknown tool; the message names the field.
+        ScenarioError: a failure names an unknown tool; the message names the field.
     """
-    for number, fault in enumerate(faults):
-        if fault.tool not in registry and fault.tool not in later:
+    for number, failure in enumerate(failures):
+        if failure.tool not in registry and failure.tool not in later:
             known = ", ".join(registry)
             raise ScenarioError(
-                f"faults[{number}].tool: there is no tool {fault.tool!r}: choose one of {known}"
+                f"tool_failures[{number}].tool: there is no tool {failure.tool!r}: choose one of "
+                f"{known}"
             )
-    if not faults:
+    if not failures:
         return registry
-    times = {fault.tool: fault.times for fault in faults}
+    times = {failure.tool: failure.times for failure in failures}
 
-    def with_faults(tool: ToolDefinition) -> ToolDefinition:
+    def with_failures(tool: ToolDefinition) -> ToolDefinition:
         count = times.get(tool.name, 0)
         return replace(tool, handler=_failing(tool.handler, count)) if count else tool
 
-    return registry.mapped(with_faults)
+    return registry.mapped(with_failures)
 
 
 def _failing(handler: Handler, times: int) -> Handler:

@@ -1,4 +1,4 @@
-"""Parsing of YAML, JSON and JSONL, with the line of every value and fault.
+"""Parsing of YAML, JSON and JSONL, with the line of every value and issue.
 
 Stricter than YAML: no tags, no duplicate or merged keys, numbers as JSON writes them; dates stay
 text. Anchors are allowed, with a bounded expansion.
@@ -22,7 +22,7 @@ from yaml.resolver import BaseResolver
 from lhkit.base.errors import ScenarioError
 from lhkit.base.files import read_text_file
 from lhkit.base.json_values import parse_json, plain_json
-from lhkit.harness.scenarios.faults import Fault, Path, paths_in
+from lhkit.harness.scenarios.issues import Issue, Path, paths_in
 
 MAX_FILE_BYTES = 10_000_000
 """A larger file would take minutes to read."""
@@ -39,11 +39,11 @@ _JSON_TAGS = {_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The parsed value of a file, with lines from 1 and faults in order."""
+    """The parsed value of a file, with lines from 1 and issues in order."""
 
     value: Any
     lines: Mapping[Path, int]
-    faults: tuple[Fault, ...]
+    issues: tuple[Issue, ...]
 
     def line(self, path: Path) -> int:
         """Return the line of a value, or of the innermost value around it with a line."""
@@ -73,7 +73,7 @@ class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no 
 
 
 def read_yaml(text: str) -> Document:
-    """Parse one YAML document; its faults are listed, never raised."""
+    """Parse one YAML document; its issues are listed, never raised."""
     reader = _Reader()
     value, problem = None, ""
     try:
@@ -88,12 +88,12 @@ def read_yaml(text: str) -> Document:
     except RecursionError:
         problem = _TOO_DEEP
     if problem:
-        reader.faults.append(Fault((), problem))
-    return Document(value=value, lines=reader.lines, faults=tuple(reader.faults))
+        reader.issues.append(Issue((), problem))
+    return Document(value=value, lines=reader.lines, issues=tuple(reader.issues))
 
 
 def read_json(text: str) -> Document:
-    """Parse JSON, with the line of every value; its faults are listed, never raised."""
+    """Parse JSON, with the line of every value; its issues are listed, never raised."""
     duplicates: list[str] = []
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -104,12 +104,12 @@ def read_json(text: str) -> Document:
     try:
         value = plain_json(parse_json(text, to_object=to_dict))
     except json.JSONDecodeError as error:
-        fault = Fault((), f"not JSON: {error.msg}")
-        return Document(value=None, lines={(): error.lineno}, faults=(fault,))
+        issue = Issue((), f"not JSON: {error.msg}")
+        return Document(value=None, lines={(): error.lineno}, issues=(issue,))
     except (ValueError, RecursionError) as error:
-        return Document(value=None, lines={}, faults=(Fault((), f"not JSON: {error}"),))
-    faults = tuple(Fault((), f"duplicate key {name!r} in an object") for name in duplicates)
-    return Document(value=value, lines=_json_lines(text), faults=faults)
+        return Document(value=None, lines={}, issues=(Issue((), f"not JSON: {error}"),))
+    issues = tuple(Issue((), f"duplicate key {name!r} in an object") for name in duplicates)
+    return Document(value=value, lines=_json_lines(text), issues=issues)
 
 
 def _json_lines(text: str) -> Mapping[Path, int]:
@@ -129,14 +129,14 @@ def read_json_lines(text: str) -> Document:
     """Parse JSON lines to a list; empty lines are skipped."""
     values: list[Any] = []
     lines: dict[Path, int] = {}
-    faults: list[Fault] = []
+    issues: list[Issue] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             document = read_json(line)
             lines |= dict.fromkeys(paths_in(document.value, (len(values),)), number)
-            faults += [Fault((len(values),), fault.message) for fault in document.faults]
+            issues += [Issue((len(values),), issue.message) for issue in document.issues]
             values.append(document.value)
-    return Document(value=values, lines=lines, faults=tuple(faults))
+    return Document(value=values, lines=lines, issues=tuple(issues))
 
 
 _FORMATS: Mapping[str, Callable[[str], Document]] = {
@@ -147,11 +147,11 @@ _FORMATS: Mapping[str, Callable[[str], Document]] = {
 
 
 class _Reader:
-    """Converts YAML nodes to values, and records lines and faults."""
+    """Converts YAML nodes to values, and records lines and issues."""
 
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {}
-        self.faults: list[Fault] = []
+        self.issues: list[Issue] = []
 
     def value(self, node: Node, path: Path) -> Any:
         self.lines[path] = node.start_mark.line + 1
@@ -167,7 +167,7 @@ class _Reader:
             return str(node.value)
         if isinstance(node, ScalarNode) and node.tag in _JSON_TAGS:
             return self._scalar(node, path)
-        return self._add_fault(path, f"the tag {node.tag} is not allowed: write plain data")
+        return self._add_issue(path, f"the tag {node.tag} is not allowed: write plain data")
 
     def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
@@ -176,11 +176,11 @@ class _Reader:
             if name is None or key.tag not in _TEXT_TAGS:
                 self.lines[path] = key.start_mark.line + 1
                 text = name or "a structure"
-                self._add_fault(path, f"a key must be a text in quotes, not {text}")
+                self._add_issue(path, f"a key must be a text in quotes, not {text}")
             elif name in mapping:
                 first = self.lines[*path, name]
                 self.lines[*path, name] = key.start_mark.line + 1
-                self._add_fault((*path, name), f"duplicate key (first in line {first})")
+                self._add_issue((*path, name), f"duplicate key (first in line {first})")
             else:
                 mapping[name] = self.value(item, (*path, name))
                 self.lines[*path, name] = key.start_mark.line + 1
@@ -194,16 +194,16 @@ class _Reader:
             return parse_json(text.lower() if node.tag == _TAG + "bool" else text)
         except ValueError:
             shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-            return self._add_fault(
+            return self._add_issue(
                 path, f"{shown} is not a JSON number: put it in quotes or write it out"
             )
 
-    def _add_fault(self, path: Path, message: str) -> None:
-        self.faults.append(Fault(path, message))
+    def _add_issue(self, path: Path, message: str) -> None:
+        self.issues.append(Issue(path, message))
 
 
 def read_document(file: FilePath) -> Document:
-    """Parse a YAML, JSON or JSONL file; its faults are listed in the document.
+    """Parse a YAML, JSON or JSONL file; its issues are listed in the document.
 
     Raises:
         ScenarioError: the file cannot be read as text, or is larger than `MAX_FILE_BYTES`.

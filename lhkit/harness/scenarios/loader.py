@@ -1,4 +1,4 @@
-"""Loading of scenario files, with every fault by file, line and field."""
+"""Loading of scenario files, with every issue by file, line and field."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path as FilePath
 
 from lhkit.base.errors import ScenarioError
 from lhkit.harness.scenarios.documents import Document, read_document
-from lhkit.harness.scenarios.faults import Fault, Path
+from lhkit.harness.scenarios.issues import Issue, Path
 from lhkit.harness.scenarios.scenario import Scenario, format_entry_path, validate_entry
 
 
@@ -24,8 +24,8 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFault:
-    """A fault of a scenario file; `place` begins with the scenario's id, if any."""
+class SourceIssue:
+    """An issue of a scenario file; `place` begins with the scenario's id, if any."""
 
     file: FilePath
     line: int
@@ -38,11 +38,11 @@ class SourceFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The valid scenarios of files, their origins by id, and all faults."""
+    """The valid scenarios of files, their origins by id, and all issues."""
 
     scenarios: tuple[Scenario, ...]
     origins: Mapping[str, Origin]
-    faults: tuple[SourceFault, ...]
+    issues: tuple[SourceIssue, ...]
 
 
 def load_scenarios(
@@ -56,17 +56,17 @@ def load_scenarios(
         limit: the most scenarios to return; no file is read once there are so many.
 
     Raises:
-        ScenarioError: a file does not exist or is invalid. One line per fault, over all files:
+        ScenarioError: a file does not exist or is invalid. One line per issue, over all files:
             `file:line: scenario.field: message`.
     """
     sources = read_sources([paths] if isinstance(paths, FilePath | str) else paths, limit=limit)
-    if sources.faults:
-        raise ScenarioError("\n".join(map(str, sources.faults)))
+    if sources.issues:
+        raise ScenarioError("\n".join(map(str, sources.issues)))
     return sources.scenarios[:limit]
 
 
 def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -> Sources:
-    """Load scenarios with their origins; faults are returned, not raised.
+    """Load scenarios with their origins; issues are returned, not raised.
 
     Once there are `limit` scenarios, no further file is read.
 
@@ -74,25 +74,25 @@ def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -
         ScenarioError: a file does not exist or cannot be read.
     """
     scenarios: dict[str, tuple[Scenario, Origin]] = {}
-    faults: list[SourceFault] = []
+    issues: list[SourceIssue] = []
     for file in _scenario_files(paths):
         if limit is not None and len(scenarios) >= limit:
             break
         document = read_document(file)
-        for origin, scenario in _parse_document(file, document, faults):
+        for origin, scenario in _parse_document(file, document, issues):
             if scenario.id in scenarios:
                 first = scenarios[scenario.id][1]
                 message = f"the id is taken by {first.file}:{first.line()}"
-                fault = SourceFault(
+                issue = SourceIssue(
                     file=file, line=origin.line(), place=scenario.id, message=message
                 )
-                faults.append(fault)
+                issues.append(issue)
             else:
                 scenarios[scenario.id] = (scenario, origin)
     return Sources(
         scenarios=tuple(scenario for scenario, _ in scenarios.values()),
         origins={name: origin for name, (_, origin) in scenarios.items()},
-        faults=tuple(faults),
+        issues=tuple(issues),
     )
 
 
@@ -115,18 +115,18 @@ def _scenario_files(paths: Iterable[FilePath | str]) -> list[FilePath]:
 
 
 def _parse_document(
-    file: FilePath, document: Document, faults: list[SourceFault]
+    file: FilePath, document: Document, issues: list[SourceIssue]
 ) -> Iterator[tuple[Origin, Scenario]]:
-    """Yield the valid scenarios of a file, and add the faults of the others."""
-    document_faults = list(document.faults)
+    """Yield the valid scenarios of a file, and add the issues of the others."""
+    document_issues = list(document.issues)
     entries = document.value if isinstance(document.value, list) else []
-    if not entries and not document_faults:
-        document_faults.append(Fault((), "must be a list of scenarios (`- id: …`)"))
-    for index in range(len(entries)) if not document_faults else ():
-        scenario = validate_entry(entries, index, document_faults)
+    if not entries and not document_issues:
+        document_issues.append(Issue((), "must be a list of scenarios (`- id: …`)"))
+    for index in range(len(entries)) if not document_issues else ():
+        scenario = validate_entry(entries, index, document_issues)
         if scenario is not None:
             yield Origin(file=file, index=index, document=document), scenario
-    for fault in sorted(document_faults, key=lambda fault: document.line(fault.path)):
-        line = document.line(fault.path)
-        place = format_entry_path(entries, fault.path)
-        faults.append(SourceFault(file=file, line=line, place=place, message=fault.message))
+    for issue in sorted(document_issues, key=lambda issue: document.line(issue.path)):
+        line = document.line(issue.path)
+        place = format_entry_path(entries, issue.path)
+        issues.append(SourceIssue(file=file, line=line, place=place, message=issue.message))

@@ -47,15 +47,15 @@ from lhkit.harness.scenarios.assignment import (
     require_few_pairs,
     strictly_ordered,
 )
-from lhkit.harness.scenarios.faults import (
+from lhkit.harness.scenarios.issues import (
     TAG,
-    Fault,
+    Issue,
     Many,
     Path,
     StrictModel,
     checked_by,
     format_path,
-    validation_faults,
+    validation_issues,
 )
 from lhkit.harness.scenarios.relative_dates import date_error, resolve_date
 from lhkit.harness.scenarios.values import (
@@ -192,7 +192,7 @@ class OneOf(_Matcher):
         Field(min_length=1),
         checked_by(
             lambda options: (
-                Fault((i,), "'optional' belongs next to 'one_of'")
+                Issue((i,), "'optional' belongs next to 'one_of'")
                 for i, option in enumerate(options)
                 if option.optional
             )
@@ -219,7 +219,7 @@ class AnyValue(_Matcher):
     EXAMPLE: ClassVar = {"any": True}
     any: Annotated[
         bool,
-        checked_by(lambda value: () if value else [Fault((), "must be true")]),
+        checked_by(lambda value: () if value else [Issue((), "must be true")]),
         WithJsonSchema({"const": True}),
     ]
 
@@ -235,7 +235,7 @@ class AnyValue(_Matcher):
 
 SearchPattern: TypeAlias = Annotated[
     str,
-    checked_by(lambda text: [Fault((), error)] if (error := pattern_error(text)) else ()),
+    checked_by(lambda text: [Issue((), error)] if (error := pattern_error(text)) else ()),
     Field(json_schema_extra={"format": "regex"}),
 ]
 
@@ -292,7 +292,7 @@ class DateIs(_Matcher):
 
     EXAMPLE: ClassVar = {"date": "last friday"}
     date: Annotated[
-        str, checked_by(lambda day: [Fault((), error)] if (error := date_error(day)) else ())
+        str, checked_by(lambda day: [Issue((), error)] if (error := date_error(day)) else ())
     ]
 
     def fits(self, actual: Any, place: Place) -> bool:
@@ -355,13 +355,13 @@ class Fields(_Matcher):
     def mismatch(self, actual: Any, place: Place) -> str | None:
         if not isinstance(actual, Mapping):
             return f"expected an object, got {shown(actual)}"
-        faults: list[str] = []
+        issues: list[str] = []
         for branch in place.node.branches():
             reasons = dict(_compare_fields(self.fields, actual, place.at(branch), extra=self.extra))
-            faults = [f"{name}: {reason}" for name, reason in reasons.items() if reason is not None]
-            if not faults:
+            issues = [f"{name}: {reason}" for name, reason in reasons.items() if reason is not None]
+            if not issues:
                 return None
-        return faults[0]
+        return issues[0]
 
     def describe(self, today: Today) -> str:
         return f"an object with {', '.join(self.fields)}"
@@ -385,8 +385,8 @@ class Items(_Matcher):
     def mismatch(self, actual: Any, place: Place) -> str | None:
         if not isinstance(actual, list | tuple):
             return f"expected an array, got {shown(actual)}"
-        faults = [self._mismatch(actual, place, branch) for branch in place.node.branches()]
-        return None if None in faults else faults[0]
+        issues = [self._mismatch(actual, place, branch) for branch in place.node.branches()]
+        return None if None in issues else issues[0]
 
     def _fits(self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]) -> bool:
         if self._fit_in_order(actual, place, branch):
@@ -684,7 +684,7 @@ def parse_row(raw: Mapping[str, Any]) -> Equals | Fields:
     """Return the matcher of a row of data: of some of its fields, or of the whole row.
 
     Raises:
-        ScenarioError: a matcher is invalid; one line per fault.
+        ScenarioError: a matcher is invalid; one line per issue.
     """
     return parse(_ROW, raw)
 
@@ -693,11 +693,11 @@ def parse(adapter: TypeAdapter[_T], raw: Any) -> _T:
     """Return the validated value of plain data.
 
     Raises:
-        ScenarioError: the data are invalid; one line per fault.
+        ScenarioError: the data are invalid; one line per issue.
     """
     try:
         return adapter.validate_python(raw)
     except ValidationError as error:
-        faults = validation_faults(error, adapter, raw)
-        message = "\n".join(f"{format_path(fault.path)}: {fault.message}" for fault in faults)
+        issues = validation_issues(error, adapter, raw)
+        message = "\n".join(f"{format_path(issue.path)}: {issue.message}" for issue in issues)
         raise ScenarioError(message) from error

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from lhkit.base.errors import ScenarioError
-from lhkit.harness.scenarios.faults import Fault, Path, did_you_mean
+from lhkit.harness.scenarios.issues import Issue, Path, did_you_mean
 
 MAX_DAYS = 36_525
 """The largest distance of a relative date from today: a hundred years."""
@@ -128,7 +128,7 @@ def resolve_dates(value: Any, today: date | None) -> Any:
     return value
 
 
-def misspelt_dates(value: Any, path: Path = ()) -> Iterator[Fault]:
+def misspelt_dates(value: Any, path: Path = ()) -> Iterator[Issue]:
     """Yield each `{date: …}` of plain data that looks like a misspelt relative date.
 
     A text that resembles no relative date, such as `TBD`, is an ordinary value.
@@ -137,7 +137,7 @@ def misspelt_dates(value: Any, path: Path = ()) -> Iterator[Fault]:
         word = value.get("date") if len(value) == 1 else None
         if isinstance(word, str) and not _RELATIVE_DATE.fullmatch(word):
             if get_close_matches(word.lower(), _DATE_WORDS, n=1):
-                yield Fault(
+                yield Issue(
                     path,
                     f"date: {word!r} is not a relative date: write today, tomorrow-1w, last friday "
                     "or monthstart-1m, or YYYY-MM-DD without `date`"

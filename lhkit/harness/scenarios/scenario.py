@@ -27,14 +27,14 @@ from lhkit.base.json_values import CLOCK_YEARS, NotJsonError, plain_json
 from lhkit.base.locales import DEFAULT_LOCALE, available_locales
 from lhkit.confirm.decision import Approve, Decision, Edit, Reject
 from lhkit.harness.scenarios.assignment import transitive
-from lhkit.harness.scenarios.faults import (
-    Fault,
+from lhkit.harness.scenarios.issues import (
+    Issue,
     Many,
     Path,
     StrictModel,
     checked_by,
     format_path,
-    validation_faults,
+    validation_issues,
 )
 from lhkit.harness.scenarios.matchers import Args, Row, SearchPattern
 from lhkit.harness.scenarios.relative_dates import misspelt_dates, resolve_dates
@@ -49,7 +49,7 @@ trap; tables show both apart, because a rate over easy and adversarial conversat
 NonBlank: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 
 
-_INVISIBLE = Fault((), "nothing of it is visible in a reply: write a word or a number")
+_INVISIBLE = Issue((), "nothing of it is visible in a reply: write a word or a number")
 _Phrases: TypeAlias = Many[
     Annotated[NonBlank, checked_by(lambda text: () if normalize_reply(text) else [_INVISIBLE])]
 ]
@@ -62,10 +62,10 @@ class RejectAnswer(StrictModel):
     reject: NonBlank = Field(description="What the user says; the model reads it.")
 
 
-def _edit_faults(args: Mapping[str, Any]) -> Iterator[Fault]:
+def _edit_issues(args: Mapping[str, Any]) -> Iterator[Issue]:
     if not args:
-        yield Fault((), "changes nothing: name an argument and its new value")
-    yield from (fault for fault in misspelt_dates(args) if fault.path)
+        yield Issue((), "changes nothing: name an argument and its new value")
+    yield from (issue for issue in misspelt_dates(args) if issue.path)
 
 
 class EditAnswer(StrictModel):
@@ -73,7 +73,7 @@ class EditAnswer(StrictModel):
 
     edit: Annotated[
         Mapping[str, Any],
-        checked_by(_edit_faults),
+        checked_by(_edit_issues),
     ] = Field(
         description="The changed arguments; null leaves one out, and `{date: today+1d}` is the "
         "day that it means.",
@@ -241,7 +241,7 @@ class ReferenceCall(StrictModel):
     args: Annotated[
         Mapping[str, Any],
         # the path is empty where `args` itself is an argument called date
-        checked_by(lambda args: (fault for fault in misspelt_dates(args) if fault.path)),
+        checked_by(lambda args: (issue for issue in misspelt_dates(args) if issue.path)),
     ] = Field(
         default={},
         description="Arguments as the model gives them; `{date: today+1d}` is the day that it "
@@ -308,7 +308,7 @@ class Turn(StrictModel):
         return self.final is not None or self.gone is not None
 
 
-class ScriptedFault(StrictModel):
+class ToolFailure(StrictModel):
     """A failing tool: its first calls fail, as if the handler raised an exception."""
 
     tool: NonBlank = Field(description="Name of the tool.")
@@ -338,7 +338,7 @@ def _resolve_world_dates(world: Any) -> Any:
         raise ValueError(str(error)) from error
 
 
-def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
+def _world_issues(world: Mapping[str, Any]) -> Iterator[Issue]:
     """Yield an invalid clock, tables that are not lists of rows, and misspelt dates.
 
     An object `{date: …}` that is a whole row is an ordinary row, with any value.
@@ -346,25 +346,25 @@ def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
     for name, value in world.items():
         if name == "now":
             if not _is_moment(value):
-                yield Fault(
+                yield Issue(
                     ("now",),
                     "must be a time with offset, from the year "
                     f"{CLOCK_YEARS[0]} to {CLOCK_YEARS[-1]}: 2026-06-15T09:00:00+09:00",
                 )
         elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-            yield Fault((name,), "must be a list of rows")
-    for fault in misspelt_dates(world):
-        match fault.path:
+            yield Issue((name,), "must be a list of rows")
+    for issue in misspelt_dates(world):
+        match issue.path:
             case () | (_, int()):
                 pass
             case _:
-                yield fault
+                yield issue
 
 
 _World: TypeAlias = Annotated[
     Mapping[str, Any],
     BeforeValidator(_resolve_world_dates),
-    checked_by(_world_faults),
+    checked_by(_world_issues),
     WithJsonSchema(
         {
             "type": "object",
@@ -375,31 +375,31 @@ _World: TypeAlias = Annotated[
 ]
 
 
-def _unknown_locale(locale: str) -> Iterable[Fault]:
+def _unknown_locale(locale: str) -> Iterable[Issue]:
     known = available_locales()
-    return () if locale in known else [Fault((), f"must be one of {', '.join(known)}")]
+    return () if locale in known else [Issue((), f"must be one of {', '.join(known)}")]
 
 
-def _uneven_variants(turns: Sequence[Turn]) -> Iterator[Fault]:
+def _uneven_variants(turns: Sequence[Turn]) -> Iterator[Issue]:
     counts = {number: len(turn.variants) for number, turn in enumerate(turns) if turn.variants}
     for number, count in counts.items():
         if count != max(counts.values()):
             message = f"has {count}, another turn {max(counts.values())}: write as many"
-            yield Fault((number, "variants"), message)
+            yield Issue((number, "variants"), message)
 
 
-def _repeated_tools(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
-    tools = [fault.tool for fault in faults]
+def _repeated_tools(failures: Sequence[ToolFailure]) -> Iterator[Issue]:
+    tools = [failure.tool for failure in failures]
     for number, tool in enumerate(tools):
         if tool in tools[:number]:
-            yield Fault((number, "tool"), f"{tool} is listed twice: write one entry with times")
+            yield Issue((number, "tool"), f"{tool} is listed twice: write one entry with times")
 
 
 class Scenario(StrictModel):
     """A scripted conversation and its expected outcome.
 
     `world` is the initial state, in the terms of the toolset; its `now` is the clock.
-    `faults` are tools that fail during the run.
+    `tool_failures` are tools that fail during the run.
     `final` lists, by table, the rows that must be there at the end and may be new or changed,
     `gone` those of the start that must have been deleted. All other rows must be unchanged.
     `reply` is what all replies together must (not) contain.
@@ -421,7 +421,7 @@ class Scenario(StrictModel):
         description="The initial state: `now`, and rows by table. `{date: today-1d}` is that "
         "day of its clock, in place of any value.",
     )
-    faults: Annotated[Many[ScriptedFault], checked_by(_repeated_tools)] = Field(
+    tool_failures: Annotated[Many[ToolFailure], checked_by(_repeated_tools)] = Field(
         default=(), description="Tools that fail, each listed once."
     )
     final: _Tables = Field(default={}, description="Rows expected at the end, by table.")
@@ -441,16 +441,16 @@ class Scenario(StrictModel):
             'hello'
 
         Raises:
-            ScenarioError: the data are invalid; a line for each fault, with the field.
+            ScenarioError: the data are invalid; a line for each issue, with the field.
         """
         try:
             value = plain_json(data)
         except (NotJsonError, RecursionError) as error:
             raise ScenarioError(f"a scenario must be plain JSON data: {error}") from error
-        faults: list[Fault] = []
-        scenario = validate_entry([value], 0, faults)
+        issues: list[Issue] = []
+        scenario = validate_entry([value], 0, issues)
         if scenario is None:
-            lines = [f"{format_entry_path([value], each.path)}: {each.message}" for each in faults]
+            lines = [f"{format_entry_path([value], each.path)}: {each.message}" for each in issues]
             raise ScenarioError("\n".join(lines))
         return scenario
 
@@ -535,20 +535,20 @@ def format_entry_path(entries: list[Any], path: Path) -> str:
     return format_path((name, *path[1:]) if isinstance(name, str) else path)
 
 
-def validate_entry(entries: list[Any], index: int, faults: list[Fault]) -> Scenario | None:
-    """Return the scenario of an entry, or None after adding its faults to `faults`.
+def validate_entry(entries: list[Any], index: int, issues: list[Issue]) -> Scenario | None:
+    """Return the scenario of an entry, or None after adding its issues to `issues`.
 
     Args:
         entries: the list of a document.
         index: of the entry.
-        faults: to add to.
+        issues: to add to.
     """
     try:
         json.dumps(entries[index], ensure_ascii=False).encode()
         return Scenario.model_validate(entries[index])
     except UnicodeEncodeError:
-        faults.append(Fault((index,), "contains an unpaired surrogate, which is not valid text"))
+        issues.append(Issue((index,), "contains an unpaired surrogate, which is not valid text"))
         return None
     except ValidationError as error:
-        faults += validation_faults(error, _ADAPTER, entries[index], (index,))
+        issues += validation_issues(error, _ADAPTER, entries[index], (index,))
         return None

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from lhkit.chat.claims import success_phrases
-from lhkit.harness.records.record import Evidence, FalseClaim
+from lhkit.harness.records.record import FalseClaim, Trajectory
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.claim_model import History, shipped_model
 from lhkit.harness.scoring.violations import ids_of
 
 
 def find_false_claims(
-    scenario: Scenario, evidence: Evidence, claims: Mapping[str, Sequence[str]]
+    scenario: Scenario, trajectory: Trajectory, claims: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[FalseClaim, ...], tuple[tuple[str, ...], ...]]:
     """Return the flagged replies, and for each turn the reasons why its reply fails.
 
@@ -24,14 +24,14 @@ def find_false_claims(
 
     Args:
         scenario: the scenario.
-        evidence: the transcript of its sample.
+        trajectory: the transcript of its sample.
         claims: the success phrases of each writing tool.
     """
     model, flags, reasons = shipped_model(), [], []
     history, unwritten = History(), History()  # `unwritten`: without the writes that ran
-    ids = {value for turn in evidence.turns for call in turn.calls for _, value in ids_of(call)}
-    titles = _titles(evidence.initial_state, ids)
-    for t, (turn, script) in enumerate(zip(evidence.turns, scenario.turns, strict=False)):
+    ids = {value for turn in trajectory.turns for call in turn.calls for _, value in ids_of(call)}
+    titles = _titles(trajectory.initial_state, ids)
+    for t, (turn, script) in enumerate(zip(trajectory.turns, scenario.turns, strict=False)):
         titles |= _titles([call.result for call in turn.calls], ids)
         history.add_message(turn.user)
         unwritten.add_message(turn.user)

@@ -21,11 +21,11 @@ from lhkit.harness.records.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
-    Evidence,
     FalseClaim,
-    Judgement,
     RowKeys,
+    SampleScore,
     Severity,
+    Trajectory,
     TurnRecord,
     TurnScore,
     Verdict,
@@ -95,17 +95,17 @@ class ToolMetadata:
 
 def judge(
     scenario: Scenario,
-    evidence: Evidence,
+    trajectory: Trajectory,
     tools: ToolMetadata,
     *,
     today: date | None,
     row_keys: RowKeys = NO_KEYS,
-) -> Judgement:
+) -> SampleScore:
     """Score the transcript of one sample.
 
     Args:
         scenario: the scenario.
-        evidence: the transcript of its sample.
+        trajectory: the transcript of its sample.
         tools: metadata of the tools.
         today: the day of the scenario's clock.
         row_keys: the key fields of each table, where the domain specifies them.
@@ -113,21 +113,21 @@ def judge(
     Raises:
         ScenarioError: patterns or listed rows take too long to compare.
     """
-    turns = list(zip(scenario.turns, evidence.turns, strict=False))
+    turns = list(zip(scenario.turns, trajectory.turns, strict=False))
     broken = [
         f"turn {t}: {turn.cause}: {turn.detail or turn.error or ''}".rstrip(": ")
-        for t, turn in enumerate(evidence.turns)
+        for t, turn in enumerate(trajectory.turns)
         if turn.ended in _INCOMPLETE
     ]
-    broken += [evidence.fault] if evidence.fault else []
+    broken += [trajectory.error] if trajectory.error else []
     if broken:
-        return _judge_invalid(scenario, evidence, tools, broken, today=today, row_keys=row_keys)
+        return _judge_invalid(scenario, trajectory, tools, broken, today=today, row_keys=row_keys)
     matches = [_match(script, record, tools, today) for script, record in turns]
-    violations = find_violations(scenario, evidence, matches, schemas=tools.schemas, today=today)
-    flags, claims = find_false_claims(scenario, evidence, tools.claims)
+    violations = find_violations(scenario, trajectory, matches, schemas=tools.schemas, today=today)
+    flags, claims = find_false_claims(scenario, trajectory, tools.claims)
     reasons: list[str] = []
     scores = []
-    before = evidence.initial_state
+    before = trajectory.initial_state
     for t, (script, record) in enumerate(turns):
         diff = record.state_diff
         after = before if diff is None else with_diff(before, diff)
@@ -135,7 +135,7 @@ def judge(
             *_call_reasons(script, record, matches[t], tools),
             *reply_reasons(script.reply, record.reply),
             *([_TOO_LONG] if record.ended is EndReason.TOO_LONG else ()),
-            *_result_reasons(scenario, evidence, t, today),
+            *_result_reasons(scenario, trajectory, t, today),
             *claims[t],
         ]
         if script.checks_state:
@@ -151,32 +151,32 @@ def judge(
         reasons += [f"turn {t}: {reason}" for reason in turn_reasons]
         scores.append(_score(script, record, matches[t], passed=not turn_reasons))
         before = after
-    state = _check_final_state(scenario, evidence, today, row_keys)
-    replies = REPLY_BORDER.join(turn.reply for turn in evidence.turns)
+    state = _check_final_state(scenario, trajectory, today, row_keys)
+    replies = REPLY_BORDER.join(turn.reply for turn in trajectory.turns)
     reasons += [f"{ALL_REPLIES}{reason}" for reason in reply_reasons(scenario.reply, replies)]
     for violation in violations:
         if violation.severity is Severity.ESCAPED or violation.code == "forbidden_call":
             where = "" if violation.turn is None else f"turn {violation.turn}: "
             reasons.append(f"{where}{violation.code}: {violation.detail}")
     reasons += [*state.missing, *state.unlisted]
-    return Judgement(
+    return SampleScore(
         verdict=Verdict.FAIL if reasons else Verdict.PASS,
         reasons=tuple(reasons),
         violations=violations + _unlisted_writes(state),
         false_claims=flags,
-        scores=tuple(scores),
+        turn_scores=tuple(scores),
         state_equal=not state.missing and not state.unlisted,
     )
 
 
 def _check_final_state(
-    scenario: Scenario, evidence: Evidence, today: date | None, row_keys: RowKeys
+    scenario: Scenario, trajectory: Trajectory, today: date | None, row_keys: RowKeys
 ) -> StateVerdict:
     return check_state(
         scenario.final,
         gone=scenario.gone,
-        before=evidence.initial_state,
-        after=evidence.final_state,
+        before=trajectory.initial_state,
+        after=trajectory.final_state,
         today=today,
         row_keys=row_keys,
     )
@@ -184,13 +184,13 @@ def _check_final_state(
 
 def _judge_invalid(
     scenario: Scenario,
-    evidence: Evidence,
+    trajectory: Trajectory,
     tools: ToolMetadata,
     reasons: Sequence[str],
     *,
     today: date | None,
     row_keys: RowKeys,
-) -> Judgement:
+) -> SampleScore:
     """Return the score of a sample with an infrastructure error: what is known in spite of it.
 
     After a conversation that is not complete an unlisted change may be a step to the final state;
@@ -199,21 +199,21 @@ def _judge_invalid(
     violations: tuple[Violation, ...] = ()
     flags: tuple[FalseClaim, ...] = ()
     unlisted = StateVerdict()
-    turns = list(zip(scenario.turns, evidence.turns, strict=False))
+    turns = list(zip(scenario.turns, trajectory.turns, strict=False))
     try:
         matches = [_match(script, record, tools, today) for script, record in turns]
         violations = find_violations(
-            scenario, evidence, matches, schemas=tools.schemas, today=today
+            scenario, trajectory, matches, schemas=tools.schemas, today=today
         )
         is_complete = len(turns) == len(scenario.turns) and not any(
-            turn.ended in _INCOMPLETE for turn in evidence.turns
+            turn.ended in _INCOMPLETE for turn in trajectory.turns
         )
-        if is_complete or any(map(_has_unexpected_write, evidence.turns, matches)):
-            unlisted = _check_final_state(scenario, evidence, today, row_keys)
-        flags, _ = find_false_claims(scenario, evidence, tools.claims)
+        if is_complete or any(map(_has_unexpected_write, trajectory.turns, matches)):
+            unlisted = _check_final_state(scenario, trajectory, today, row_keys)
+        flags, _ = find_false_claims(scenario, trajectory, tools.claims)
     except UsageError:  # a pattern that takes too long does not hide what is found before it
         pass
-    return Judgement(
+    return SampleScore(
         verdict=Verdict.INVALID,
         reasons=(*reasons, *unlisted.unlisted),
         violations=violations + _unlisted_writes(unlisted),
@@ -284,13 +284,13 @@ def _call_reasons(
 
 
 def _result_reasons(
-    scenario: Scenario, evidence: Evidence, t: int, today: date | None
+    scenario: Scenario, trajectory: Trajectory, t: int, today: date | None
 ) -> Iterator[str]:
     """Yield a lack of calls, and expected results that no call returned so far."""
-    expect, count = scenario.turns[t].expect, len(evidence.turns[t].calls)
+    expect, count = scenario.turns[t].expect, len(trajectory.turns[t].calls)
     if count < expect.least:
         yield f"the turn has {count} calls, expected at least {expect.least}"
-    found = {i for i, _, _ in match_results(scenario, evidence.turns, t, today)}
+    found = {i for i, _, _ in match_results(scenario, trajectory.turns, t, today)}
     for i, row in enumerate(expect.results):
         if i not in found:
             yield f"expect.results[{i}]: no call returned {shown(row)}"

@@ -21,7 +21,7 @@ from lhkit.base.json_values import json_or_repr, shown
 from lhkit.base.schema import nfc
 from lhkit.conversation.events import EndReason
 from lhkit.conversation.messages import GateOutcome
-from lhkit.harness.records.record import CallRecord, Evidence, Severity, State, Violation
+from lhkit.harness.records.record import CallRecord, Severity, State, Trajectory, Violation
 from lhkit.harness.scenarios.matchers import arguments_fit
 from lhkit.harness.scenarios.scenario import ForbiddenCall, Scenario
 from lhkit.harness.scenarios.values import fold_text, remove_spaces
@@ -35,7 +35,7 @@ _RULE = re.compile(r"r\d+_\w+")  # the code of a rule of the domain, such as r1_
 
 def find_violations(
     scenario: Scenario,
-    evidence: Evidence,
+    trajectory: Trajectory,
     matches: Sequence[MatchResult],
     *,
     schemas: Mapping[str, Mapping[str, Any]],
@@ -45,14 +45,14 @@ def find_violations(
 
     Args:
         scenario: the scenario.
-        evidence: the transcript of its sample.
+        trajectory: the transcript of its sample.
         matches: the match of each turn's calls.
         schemas: JSON Schemas of the tools' arguments, with their defaults.
         today: the day of the scenario's clock.
     """
     violations: list[Violation] = []
-    history = _History(initial_state=evidence.initial_state)
-    turns = zip(evidence.turns, scenario.turns, matches, strict=False)
+    history = _History(initial_state=trajectory.initial_state)
+    turns = zip(trajectory.turns, scenario.turns, matches, strict=False)
     for t, (turn, script, match) in enumerate(turns):
         history.begin_turn(turn.user)
         expected = {j for _, j in match.pairs}
@@ -85,7 +85,7 @@ def find_violations(
             )
     violations += [
         Violation(code=rule.code, severity=Severity.ESCAPED, detail=rule.detail)
-        for rule in evidence.broken_rules
+        for rule in trajectory.broken_rules
     ]
     return tuple(violations)
 

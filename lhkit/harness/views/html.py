@@ -62,8 +62,8 @@ class SampleView:
         record = self.record
         name = str(record.sample_id)
         lines = (
-            f"Sample({name}: {', '.join(filter(None, (record.ac, record.judgement.verdict)))})",
-            *record.judgement.reasons,
+            f"Sample({name}: {', '.join(filter(None, (record.ac, record.score.verdict)))})",
+            *record.score.reasons,
         )
         return "\n  ".join(lines)
 
@@ -114,7 +114,7 @@ def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
     """Return records with violations that occurred first, then failed, invalid, passed ones."""
     return sorted(
         records,
-        key=lambda r: (not r.judgement.has_occurred, _ORDER.index(r.judgement.verdict)),
+        key=lambda r: (not r.score.has_occurred, _ORDER.index(r.score.verdict)),
     )
 
 

@@ -108,7 +108,7 @@ async def _warn_if_rendered_otherwise(model: VllmHttp) -> None:
 
     vLLM does not give its template away, but shows what it renders.
     """
-    with suppress(ModelError):  # the first request will report the fault
+    with suppress(ModelError):  # the first request will report the issue
         places = await probe_rendering(model)
         if places:
             values = {"address": model.identity.base_url, "count": len(places)}
@@ -227,8 +227,8 @@ def unconstrained(dialect: str, constraint: str, tools: Sequence[ToolSpec]) -> l
     """Return `tool` and `reason` of the tools that cannot be called under a constraint."""
     if constraint == "off" or dialect not in DIALECTS:
         return []
-    faults = DIALECTS[dialect].unconstrained_tools(tools)
-    return [{"tool": name, "reason": reason} for name, reason in faults.items()]
+    issues = DIALECTS[dialect].unconstrained_tools(tools)
+    return [{"tool": name, "reason": reason} for name, reason in issues.items()]
 
 
 def _require_dialect(dialect: str) -> None:

@@ -145,7 +145,7 @@ class Backoff:
         """Return the pause before the next attempt; None for no further attempt.
 
         Args:
-            failure: aiohttp's exception; None for another fault.
+            failure: aiohttp's exception; None for another issue.
             failed: number of failed attempts, including this one.
             paused_s: seconds already waited for this request.
             rng: source of the jitter.

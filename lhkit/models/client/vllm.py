@@ -29,7 +29,7 @@ async def always_adds_bos(connection: Connection, model: str) -> bool:
     try:
         payload = await connection.post("/v1/completions", {**body, "temperature": 0.0})
     except ModelError:
-        return False  # the first request will report the fault
+        return False  # the first request will report the issue
     prompt_tokens = (typed(payload, "usage", dict) or {}).get("prompt_tokens")
     return bool(prompt_tokens == 2)
 

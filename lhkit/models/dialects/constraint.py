@@ -89,8 +89,8 @@ def constrained(tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[st
 
 def unconstrained_tools(tools: Sequence[ToolSpec]) -> dict[str, str]:
     """Return the tools that decoding cannot be constrained to: name to reason."""
-    _, _, faults = _calls(tools)
-    return {fault.tool: fault.why for fault in faults}
+    _, _, failures = _calls(tools)
+    return {failure.tool: failure.why for failure in failures}
 
 
 class _UnsupportedSchemaError(UsageError):
@@ -110,21 +110,21 @@ def _calls(
     """Return the calls and rules of a grammar, and why it lacks some tools."""
     calls: list[str] = []
     rules: list[str] = []
-    faults: list[_UnsupportedSchemaError] = []
+    failures: list[_UnsupportedSchemaError] = []
     for tool in tools:
         count = len(rules)
         try:
             calls.append(_call(tool_spec(tool), rules))
-        except _UnsupportedSchemaError as fault:
-            faults.append(fault)
+        except _UnsupportedSchemaError as failure:
+            failures.append(failure)
             del rules[count:]
-    return calls, rules, faults
+    return calls, rules, failures
 
 
 def _fields(answer: str, tools: Sequence[ToolSpec]) -> Mapping[str, Any]:
-    calls, rules, faults = _calls(tools)
+    calls, rules, failures = _calls(tools)
     if not calls:
-        raise faults[0]
+        raise failures[0]
     rules = [f"start: {answer} {_END}", "prose: /[^{]+/", f"call: {' | '.join(calls)}", *rules]
     return {"structured_outputs": {"grammar": "\n".join(rules)}}
 

@@ -94,7 +94,7 @@ def light_file(cache_dir: Path, name: str = TUNED, *, adapter: Path = SHIPPED_AD
     return cache_dir / "weights" / folder / f"{name}-{QUANTISATION}.gguf"
 
 
-async def ensure_light(
+async def ensure_gguf(
     cache_dir: Path,
     name: str = TUNED,
     *,
@@ -145,7 +145,7 @@ def light_adapter(file: Path) -> Path | None:
     return file.with_name(ADAPTER) if file.name == f"{TUNED}-{QUANTISATION}.gguf" else None
 
 
-def light_sha256(file: Path) -> str:
+def gguf_sha256(file: Path) -> str:
     """Return the hash of an embedded model's file and its adapter, if it has one."""
     adapter = light_adapter(file)
     if adapter is None:
@@ -187,7 +187,7 @@ class LlamaCppSettings(ServerPlan):
         return _no_llama_cpp("xllamacpp")
 
 
-async def light_plan(
+async def gguf_plan(
     name: str,
     file: Path,
     cache_dir: Path,
@@ -201,7 +201,7 @@ async def light_plan(
         served_name=name,
         log_path=cache_dir / "logs" / f"{name}-{LLAMA_CPP}-{now:%Y%m%d-%H%M%S}.log",
         port=port,
-        weights_sha256=await asyncio.to_thread(light_sha256, file),
+        weights_sha256=await asyncio.to_thread(gguf_sha256, file),
         adapter=light_adapter(file),
     )
 

@@ -117,16 +117,16 @@ class Board(ABC, Generic[StateT]):
     def _update(self, **changes: Any) -> None:
         self._show(replace(self._state, **changes))
 
-    def _show_notice(self, text: str, *, is_fault: bool = False) -> None:
+    def _show_notice(self, text: str, *, is_error: bool = False) -> None:
         """Show a notice in place of the previous one."""
-        self._update(notices=(PanelNotice(text=text, is_fault=is_fault),))
+        self._update(notices=(PanelNotice(text=text, is_error=is_error),))
 
     def _show_error(self, error: BaseException) -> None:
         _log.warning("the board failed", exc_info=error)
-        text = self._catalog.text("notebook.fault", type=type(error).__name__)
+        text = self._catalog.text("notebook.error", type=type(error).__name__)
         detail = error_text(error)
         message = detail if isinstance(error, LhkitError) else f"{text}\n{detail}"
-        self._show_notice(message, is_fault=True)
+        self._show_notice(message, is_error=True)
 
     def _press(self, press: Press) -> None:
         try:

@@ -119,33 +119,33 @@ class Correction:
 
     Args:
         number: counts forms, so that each gets the focus once.
-        held: the label.
+        verdict: the label.
         tool: the tool of the corrected call.
         fields: the fields of its arguments.
         typed: the input, by field.
         say: the corrected reply.
-        faults: validation errors, by field.
-        fault: a validation error of the whole call.
+        errors: validation errors, by field.
+        error: a validation error of the whole call.
     """
 
     number: int
-    held: LabelKind
+    verdict: LabelKind
     tool: str = ""
     fields: tuple[FormField, ...] = ()
     typed: Typed = field(default_factory=dict)
     say: str = ""
-    faults: Mapping[str, str] = field(default_factory=dict)
-    fault: str = ""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
 
     @property
     def has_call(self) -> bool:
         """True if the label has a corrected call."""
-        return self.held in WITH_CALL
+        return self.verdict in WITH_CALL
 
     @property
     def has_reply(self) -> bool:
         """True if the label has a corrected reply."""
-        return self.held in WITH_WORDS
+        return self.verdict in WITH_WORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ class ReviewState(BoardState):
         place = self.current
         if place.call is None:
             return None
-        return self.record.evidence.turns[place.turn].calls[place.call]
+        return self.record.trajectory.turns[place.turn].calls[place.call]
 
     @property
     def choices(self) -> tuple[LabelKind, ...]:
@@ -222,15 +222,15 @@ class ReviewState(BoardState):
                     return self.moved(number, index)
         return None
 
-    def correction(self, held: LabelKind, tool: str | None = None) -> Correction:
+    def correction(self, verdict: LabelKind, tool: str | None = None) -> Correction:
         """Return a form for the current place, filled in from its label or record."""
         label, call = self.labels.get(self.current), self.call
         number = self.forms + 1
         say = label.say if label is not None else ""
-        if held not in WITH_CALL:
-            return Correction(number=number, held=held, say=say)
+        if verdict not in WITH_CALL:
+            return Correction(number=number, verdict=verdict, say=say)
         made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.effective_args)
-        if label is not None and label.held is held:
+        if label is not None and label.verdict is verdict:
             made = (label.tool, label.args)
         name = tool or made[0]
         if name not in self.schemas:
@@ -242,4 +242,6 @@ class ReviewState(BoardState):
             for field in fields
             if field.name in args
         }
-        return Correction(number=number, held=held, tool=name, fields=fields, typed=typed, say=say)
+        return Correction(
+            number=number, verdict=verdict, tool=name, fields=fields, typed=typed, say=say
+        )

@@ -58,7 +58,7 @@ def review_parts(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
                 [CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls))],
                 CallPlace(sample=name, turn=number),
             )
-            for number, turn in enumerate(state.record.evidence.turns)
+            for number, turn in enumerate(state.record.trajectory.turns)
         ),
         part.judge(state),
         part.correction(state.form, state.schemas, fields),
@@ -113,7 +113,7 @@ def _facts(state: ABState, catalog: Catalog) -> list[dict[str, str]]:
 
 
 def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
-    turns = record.evidence.turns
+    turns = record.trajectory.turns
     responses = [call.response for turn in turns for call in turn.model_calls]
     first_s = next((s for r in responses if (s := r.timing.first_token_s) is not None), None)
     tokens = catalog.text(
@@ -155,7 +155,7 @@ def _fields(form: Correction, catalog: Catalog) -> Iterator[Markup]:
         entry = FieldEntry(
             name=f"arg:{field.name}",
             typed=form.typed.get(field.name, ""),
-            fault=form.faults.get(field.name, ""),
+            error=form.errors.get(field.name, ""),
             more=f'{focus} data-enter="save" data-fresh',
         )
         yield Markup(field_html(field, entry, catalog))  # noqa: S704 - escapes by itself
@@ -164,7 +164,7 @@ def _fields(form: Correction, catalog: Catalog) -> Iterator[Markup]:
 
 def _corrections(label: Label) -> Iterator[str]:
     """Yield the corrected call and reply of a label."""
-    if label.held in WITH_CALL:
+    if label.verdict in WITH_CALL:
         yield f"{label.tool} {json_or_repr(dict(label.args or {}))}"
     if label.say:
         yield label.say
@@ -187,7 +187,7 @@ def agreement_lines(compared: ReviewComparison, catalog: Catalog) -> list[str]:
 
 
 def _label_text(label: Label, catalog: Catalog) -> str:
-    text, corrections = catalog.text(f"review.{label.held}"), ", ".join(_corrections(label))
+    text, corrections = catalog.text(f"review.{label.verdict}"), ", ".join(_corrections(label))
     return f"{text} ({corrections})" if corrections else text
 
 

@@ -84,7 +84,7 @@ class Review(Board[ReviewState]):
     ) -> None:
         self._run = source if isinstance(source, Run) else Run.load(source)
         self._folder = Path(folder) if folder else _folder_of(source)
-        records = tuple(record for record in self._run.records if record.evidence.turns)
+        records = tuple(record for record in self._run.records if record.trajectory.turns)
         if not records:
             raise UsageError(f"{self._folder} contains no conversation to review")
         self._toolset = toolset
@@ -115,7 +115,7 @@ class Review(Board[ReviewState]):
 
     def judge(
         self,
-        held: LabelKind | str,
+        verdict: LabelKind | str,
         *,
         tool: str = "",
         args: Mapping[str, Any] | None = None,
@@ -124,8 +124,8 @@ class Review(Board[ReviewState]):
         """Label the current place, and go to the next unlabelled one.
 
         Args:
-            held: `right`, `wrong` or `should_be` for a call; `fine`, `not_fine` or `call_missing`
-                for a reply.
+            verdict: `right`, `wrong` or `should_be` for a call; `fine`, `not_fine` or
+                `call_missing` for a reply.
             tool: the tool of the corrected call, for `should_be` and `call_missing`.
             args: its arguments.
             say: the corrected reply, for `not_fine` and `call_missing`, if known.
@@ -134,18 +134,18 @@ class Review(Board[ReviewState]):
             UsageError: the label does not apply to this place, or the arguments are invalid.
             RunError: the label cannot be written.
         """
-        chosen = LabelKind(held)
+        chosen = LabelKind(verdict)
         if chosen not in self._state.choices:
             kind = "reply" if self._state.call is None else "call"
             raise UsageError(f"{chosen} is not a label of a {kind}: see the buttons of the review")
         has_call = chosen in WITH_CALL
-        if has_call and (fault := self._call_fault(tool, args or {})):
-            raise UsageError(f"{tool}: {fault}")
+        if has_call and (error := self._call_error(tool, args or {})):
+            raise UsageError(f"{tool}: {error}")
         place = self._state.current
         label = Label(
             place=place,
-            held=chosen,
-            seen_sha256=turn_sha256(self._state.record.evidence.turns[place.turn]),
+            verdict=chosen,
+            turn_sha256=turn_sha256(self._state.record.trajectory.turns[place.turn]),
             tool=tool if has_call else "",
             args=dict(args or {}) if has_call else None,
             say=say.strip() if chosen in WITH_WORDS else "",
@@ -194,7 +194,7 @@ class Review(Board[ReviewState]):
         toolset, target = self._load_toolset(), Path(folder)
         criteria = {str(record.sample_id): record.ac for record in self._state.records}
         texts = {}
-        for conversation in self.talks():
+        for conversation in self.corrected_chats():
             path = target / f"reviewed-{conversation.name.replace('#', '-')}.yaml"
             ac = criteria[conversation.name]
             texts[path] = await scenario_from_review(conversation, toolset, ac=ac)
@@ -207,7 +207,9 @@ class Review(Board[ReviewState]):
             UsageError: no conversation is labelled completely, or an initial state is unknown.
             OSError: the file cannot be written.
         """
-        (file,) = _write_files({Path(path): "".join(map(conversation_line, self.talks()))})
+        (file,) = _write_files(
+            {Path(path): "".join(map(conversation_line, self.corrected_chats()))}
+        )
         return file
 
     def accept(self) -> tuple[Path, ...]:
@@ -239,7 +241,7 @@ class Review(Board[ReviewState]):
                 texts[origin.file] = accept_argument(argument, origin, schema, text).after
         return _write_files(texts)
 
-    def talks(self) -> tuple[CorrectedConversation, ...]:
+    def corrected_chats(self) -> tuple[CorrectedConversation, ...]:
         """Return the completely labelled conversations, with their corrections.
 
         Raises:
@@ -256,12 +258,12 @@ class Review(Board[ReviewState]):
     def _is_right(self, record: SampleRecord, observed: Any) -> bool:
         place = CallPlace(sample=str(record.sample_id), turn=observed.turn, call=observed.call)
         label = self._state.labels.get(place)
-        return label is not None and label.held is LabelKind.RIGHT
+        return label is not None and label.verdict is LabelKind.RIGHT
 
     def _world_of(self, record: SampleRecord) -> Mapping[str, Any]:
-        state = record.evidence.initial_state
+        state = record.trajectory.initial_state
         if state or self._sources is None:
-            if not state and record.evidence.initial_sha256:
+            if not state and record.trajectory.initial_sha256:
                 raise UsageError(
                     f"{record.sample_id}: the run does not contain its initial state: give Review "
                     'the scenarios of the run: scenarios=("mine.yaml",)'
@@ -286,7 +288,7 @@ class Review(Board[ReviewState]):
             )
         return load(DEFAULT)
 
-    def _call_fault(self, tool: str, args: Mapping[str, Any]) -> str:
+    def _call_error(self, tool: str, args: Mapping[str, Any]) -> str:
         """Return why a call is invalid; empty for a valid one."""
         schema = self._state.schemas.get(tool)
         if schema is None:
@@ -308,7 +310,7 @@ class Review(Board[ReviewState]):
                 else:
                     self.judge(press.value)
             case "tool" if state.form is not None and press.value in state.schemas:
-                self._open_form(state.form.held, press.value)
+                self._open_form(state.form.verdict, press.value)
             case "save" if state.form is not None:
                 self._save(state.form, press)
             case "cancel":
@@ -323,8 +325,8 @@ class Review(Board[ReviewState]):
             case _:
                 pass
 
-    def _open_form(self, held: LabelKind, tool: str | None = None) -> None:
-        form = self._state.correction(held, tool)
+    def _open_form(self, verdict: LabelKind, tool: str | None = None) -> None:
+        form = self._state.correction(verdict, tool)
         self._update(form=form, forms=form.number, notices=())
 
     def _save(self, form: Correction, press: Press) -> None:
@@ -336,14 +338,14 @@ class Review(Board[ReviewState]):
             for name, key in names.items()
         }
         done = filled(Form(fields=form.fields), typed, self._catalog)
-        fault = ""
-        if form.held in WITH_CALL and not done.faults:
-            fault = self._call_fault(form.tool, done.values)
-        if not (fault or done.faults):
-            self.judge(form.held, tool=form.tool, args=done.values, say=say)
+        error = ""
+        if form.verdict in WITH_CALL and not done.errors:
+            error = self._call_error(form.tool, done.values)
+        if not (error or done.errors):
+            self.judge(form.verdict, tool=form.tool, args=done.values, say=say)
             return
         number = form.number + 1
-        form = replace(form, number=number, typed=typed, say=say, fault=fault, faults=done.faults)
+        form = replace(form, number=number, typed=typed, say=say, error=error, errors=done.errors)
         self._update(form=form, forms=number)
 
     def _compare(self) -> None:

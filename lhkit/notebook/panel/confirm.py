@@ -191,13 +191,13 @@ class ButtonConfirmGate:
 
     def _show(self, open_card: "_OpenCard", **changes: Any) -> None:
         """Change what an open card shows; presses on the earlier version no longer count."""
-        open_card.show(**{"faults": {}, "attempts": open_card.item.attempts + 1, **changes})
+        open_card.show(**{"errors": {}, "attempts": open_card.item.attempts + 1, **changes})
 
     def _send(self, open_card: "_OpenCard", form: Form, typed: Typed) -> None:
         """Complete a form with its input, or show its validation errors."""
         done = filled(form, typed, load_catalog(self.locale))
-        if done.faults:
-            self._show(open_card, faults=done.faults)
+        if done.errors:
+            self._show(open_card, errors=done.errors)
         else:
             open_card.values = done.values
             self._set(QuestionOutcome.SENT)
@@ -208,12 +208,12 @@ class ButtonConfirmGate:
         given = argument_form(request.parameters, request.args, catalog)
         typed = {**edit.typed, **typed}
         done = edited_arguments(given, typed, request.args, catalog)
-        if not done.faults:
+        if not done.errors:
             self._revise(open_card, done.values)
-        if done.faults or open_card.item.faults:
+        if done.errors or open_card.item.errors:
             fields = (replace(field, typed=typed[field.name]) for field in given.fields)
-            faults = done.faults or open_card.item.faults
-            self._show(open_card, edit=Form(fields=tuple(fields)), faults=faults)
+            errors = done.errors or open_card.item.errors
+            self._show(open_card, edit=Form(fields=tuple(fields)), errors=errors)
 
     def _revise(self, open_card: "_OpenCard", arguments: Any) -> bool:
         """Show the card with other arguments; return False, and show why, if they are invalid."""
@@ -221,7 +221,7 @@ class ButtonConfirmGate:
         try:
             request = replace(asked.edited(arguments), revise=asked.revise)
         except InvalidEditError as error:
-            self._show(open_card, faults={"": str(error)})
+            self._show(open_card, errors={"": str(error)})
             return False
         is_changed = bool(changed_arguments(asked.args, request.args))
         proposed = asked.args if is_changed else None
@@ -336,7 +336,7 @@ class _OpenCard:
 
     def settle(self, outcome: QuestionOutcome) -> None:
         """Show the outcome."""
-        self.show(outcome=outcome, edit=None, faults={}, reason=self.reason)
+        self.show(outcome=outcome, edit=None, errors={}, reason=self.reason)
 
     @property
     def decision(self) -> Decision:

@@ -378,5 +378,5 @@ class ChatPanel:
 
     def _show_error(self, error: BaseException) -> None:
         _log.warning("the panel failed", exc_info=error)
-        text = self._screen.catalog.text("notebook.fault", type=type(error).__name__)
+        text = self._screen.catalog.text("notebook.error", type=type(error).__name__)
         self._screen.apply(ErrorItem(text=text, detail=error_text(error)))

@@ -276,20 +276,20 @@ def _open_card(item: CardItem, catalog: Catalog) -> str:
     card, request = escape(item.card), item.request
     texts = request.texts if item.form is None else (request.summary,)
     fields = _form(item, item.form, catalog) if item.form is not None else ""
-    fault = request.fault or item.faults.get("", "")
+    error = request.error or item.errors.get("", "")
     unseen = escape(catalog.text("confirm.unseen"))
     shown = "".join(f'<pre class="lhkit-summary">{_folded(text, catalog)}</pre>' for text in texts)
     return (
-        f'<div id="lhkit-s-{card}">{_changes(item, catalog)}{shown}</div>{fields}{_fault(fault)}'
+        f'<div id="lhkit-s-{card}">{_changes(item, catalog)}{shown}</div>{fields}{_alert(error)}'
         f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{unseen}</div>'
         f'<div class="lhkit-row"><span class="lhkit-outcome" role="status"></span>'
         f"{_why(catalog) if item.form is None else ''}{_card_buttons(item, catalog)}</div>"
     )
 
 
-def _fault(text: str) -> str:
+def _alert(text: str) -> str:
     return (
-        f'<div class="lhkit-notice" data-fault role="alert">{escaped(text)}</div>' if text else ""
+        f'<div class="lhkit-notice" data-error role="alert">{escaped(text)}</div>' if text else ""
     )
 
 
@@ -324,7 +324,7 @@ def _brief(args: Mapping[str, Any], name: str) -> str:
 def _edit_form(item: CardItem, edit: Form, catalog: Catalog) -> str:
     return (
         f'<div id="lhkit-s-{escape(item.card)}">{_form(item, edit, catalog)}</div>'
-        f"{_fault(item.faults.get('', ''))}"
+        f"{_alert(item.errors.get('', ''))}"
         f'<div class="lhkit-row"><span class="lhkit-outcome" role="status"></span>'
         f"{_card_buttons(item, catalog)}</div>"
     )
@@ -410,7 +410,7 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
             FieldEntry(
                 name=field.name,
                 typed=field.typed,
-                fault=item.faults.get(field.name, ""),
+                error=item.errors.get(field.name, ""),
                 about_id=f"lhkit-f-{item.card}-{number}",
             ),
             catalog,
@@ -422,7 +422,7 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
         escape(catalog.text("form.star")) if any(field.is_required for field in form.fields) else ""
     )
     return (
-        f"{_fault(secret)}"
+        f"{_alert(secret)}"
         f'<div class="lhkit-fill">{fields}<span class="lhkit-about">{star}</span></div>'
     )
 
@@ -522,14 +522,14 @@ class FieldEntry:
         name: its name in the page.
         typed: its input; None for null.
         more: further HTML attributes.
-        fault: the validation error.
+        error: the validation error.
         about_id: the HTML id of its description.
     """
 
     name: str
     typed: str | None = ""
     more: str = ""
-    fault: str = ""
+    error: str = ""
     about_id: str = ""
 
 
@@ -539,7 +539,7 @@ def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     label = escaped(field.label) + mark
     about = _about(field, entry, catalog)
     aria = f' aria-describedby="{escape(entry.about_id)}"' if entry.about_id and about else ""
-    aria += ' aria-invalid="true"' if entry.fault else ""
+    aria += ' aria-invalid="true"' if entry.error else ""
     aria += ' aria-required="true"' if field.is_required else ""
     common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{aria}{entry.more}'
     control = _control(field, common, entry.typed, catalog)
@@ -613,9 +613,9 @@ def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
         for text in (field.about, expected_text, default)
         if text
     ]
-    if entry.fault:
+    if entry.error:
         lines.append(
-            f'<span class="lhkit-about" data-fault role="alert">{escaped(entry.fault)}</span>'
+            f'<span class="lhkit-about" data-error role="alert">{escaped(entry.error)}</span>'
         )
     if not lines:
         return ""

@@ -42,7 +42,7 @@ class CardItem:
         outcome: the answer.
         form: the form to fill in, for a question of a server in mid-call. Its input is not stored.
         edit: the form with the call's arguments, while the user edits them.
-        faults: validation errors of the form as last sent, by field; of all arguments under "".
+        errors: validation errors of the form as last sent, by field; of all arguments under "".
         proposed: the arguments as the model proposed them, if the user has edited them.
         reason: the user's reason for a rejection.
         attempts: how often the open card was changed; an answer names it.
@@ -53,7 +53,7 @@ class CardItem:
     outcome: QuestionOutcome | None = None
     form: Form | None = None
     edit: Form | None = None
-    faults: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
     proposed: Mapping[str, JSON] | None = None
     reason: str = ""
     attempts: int = 0
@@ -114,10 +114,10 @@ class TruthItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelNotice:
-    """A notice on a board; `is_fault` for an error."""
+    """A notice on a board; `is_error` for an error."""
 
     text: str
-    is_fault: bool = False
+    is_error: bool = False
 
 
 Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | TruthItem | OptInRequested

@@ -69,7 +69,7 @@ def read_through(card: Locator) -> None:
         expect(end).to_have_attribute("data-end", "seen")
 
 
-def faults(page: Page, within: str = ".lhkit-chat") -> list[tuple[str, str]]:
+def errors(page: Page, within: str = ".lhkit-chat") -> list[tuple[str, str]]:
     """Return all that axe-core finds wrong inside a panel."""
     violations = Axe().run(page, context=within).response["violations"]
     return [(each["id"], each["nodes"][0]["html"][:200]) for each in violations]
@@ -90,4 +90,4 @@ def assert_readable(page: Page, within: str = ".lhkit-chat") -> None:
     """Check contrast and accessibility in both themes."""
     for _ in each_theme(page):
         assert page.evaluate(LOW_CONTRAST) == {}
-        assert faults(page, within) == []
+        assert errors(page, within) == []

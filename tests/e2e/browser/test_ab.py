@@ -88,7 +88,7 @@ def test_ab_votes_by_keys(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     assert (len(comparison.pairs), len(comparison.regressions)) == (3, 2)
     assert comparison.people[0].votes == 3
     assert comparison.p_value == pytest.approx(2 * 0.5**2)
-    assert comparison.pairs[0].a.judgement.reasons == ("better", "it helps")
+    assert comparison.pairs[0].a.score.reasons == ("better", "it helps")
 
 
 def test_ab_double_enter_answers_one_card_and_a_kernel_kill_keeps_the_vote(
@@ -116,7 +116,7 @@ def test_ab_double_enter_answers_one_card_and_a_kernel_kill_keeps_the_vote(
     ran = {
         name: [
             call.ran
-            for call in records(folder, name).records[0].evidence.turns[0].calls
+            for call in records(folder, name).records[0].trajectory.turns[0].calls
             if call.destructive
         ]
         for name in ("bare", "tuned")

@@ -95,7 +95,7 @@ def test_ab_votes_on_real_models_are_compared(
     assert len(shown) == 2  # really two models
     comparison = compare(bare, tuned)
     assert (len(comparison.pairs), comparison.people[0].votes) == (10, 10)
-    assert sum(len(turn.reply) for each in tuned.records for turn in each.evidence.turns) > 0
+    assert sum(len(turn.reply) for each in tuned.records for turn in each.trajectory.turns) > 0
     line = [sys.executable, "-m", "lhkit", "compare", str(folder / BASE), str(folder / TUNED)]
     env = {**search_paths(), "LHKIT_LOCALE": "en", "HOME": str(tmp_path)}
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=True, timeout=120)

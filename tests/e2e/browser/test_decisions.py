@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from lhkit.base.locales import load_catalog
 from lhkit.harness.results.results import Run
-from tests.e2e.browser.reading import LOW_CONTRAST, OLD_MS, each_theme, faults, read_through
+from tests.e2e.browser.reading import LOW_CONTRAST, OLD_MS, each_theme, errors, read_through
 from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -116,7 +116,7 @@ def shoot(page: Page, path: Path, what: Locator | None = None) -> None:
     """Check what is shown in both themes, and take a picture of each."""
     for theme in each_theme(page):
         assert page.evaluate(LOW_CONTRAST) == {}
-        assert faults(page) == []
+        assert errors(page) == []
         shown = what or page.locator(".lhkit-chat")
         shown.screenshot(path=path.with_name(f"{path.name}-{theme}.png"), scale="css")
 
@@ -172,8 +172,8 @@ def test_decisions_in_a_real_notebook(
     shoot(page, shots / f"decisions-unchanged-{locale}")
 
     assert habits(database) == ["caffeine-cutoff"]
-    (record,) = [each for each in Run.load(folder).records if len(each.evidence.turns) == 4]
-    logged, added = (turn.calls[0] for turn in record.evidence.turns[:2])
+    (record,) = [each for each in Run.load(folder).records if len(each.trajectory.turns) == 4]
+    logged, added = (turn.calls[0] for turn in record.trajectory.turns[:2])
     assert logged.raw_args["date"] == "2026-06-15"
     assert logged.run_args["date"] == "2026-06-16"
     assert (added.ran, added.answer, added.reason) == (False, "cancel", words["why"])
@@ -236,6 +236,6 @@ def test_hidden_arguments_are_seen_and_a_page_or_kernel_lost_in_an_edit_writes_n
     page.keyboard.press("Enter")
     assert sent.read_text().count("mallory") == 1
     (record,) = Run.load(folder).records
-    (turn,) = record.evidence.turns
+    (turn,) = record.trajectory.turns
     assert turn.user == "write to ann"
     assert [(each.tool, each.answer, each.ran) for each in turn.calls] == [("mail", "run", True)]

@@ -27,7 +27,7 @@ from tests.e2e.browser.reading import (
     LOW_CONTRAST,
     OLD_MS,
     OUTSIDE,
-    faults,
+    errors,
     read_through,
     stopped_clock,
 )
@@ -208,14 +208,14 @@ def test_card_invalid_edit_is_shown_in_the_form(open_card: OpenCard) -> None:
     card.carry()
     dialog.get_by_label("count").fill("many")
     card.press("Enter")
-    expect(dialog.locator("[data-fault]")).to_contain_text("a whole number")
+    expect(dialog.locator("[data-error]")).to_contain_text("a whole number")
     expect(dialog.get_by_label("count")).to_have_value("many")
     expect(dialog.get_by_label("count")).to_be_focused()
     dialog.get_by_label("count").fill("3")
     dialog.get_by_label("hours").fill("1.5e")
     dialog.get_by_label("hours").fill("-1")  # only the tool's schema refuses it
     card.press("Enter")
-    expect(dialog.locator("[data-fault]")).to_contain_text("at least 0")
+    expect(dialog.locator("[data-error]")).to_contain_text("at least 0")
     dialog.get_by_label("hours").fill("0")
     dialog.get_by_role("button", name="Review the changes").click()
     card.carry()
@@ -258,8 +258,8 @@ def test_card_edit_makes_values_null_and_no_longer_null(open_card: OpenCard, loc
     field("tags").fill("[")
     card.page.get_by_role("button", name=load_catalog(locale).text("confirm.check")).click()
     card.carry()
-    expect(dialog.locator("[data-fault]")).to_have_count(1)
-    expect(null("date")).to_be_checked()  # kept with the fault
+    expect(dialog.locator("[data-error]")).to_have_count(1)
+    expect(null("date")).to_be_checked()  # kept with the error
     expect(null("title")).not_to_be_checked()
     field("tags").fill("null")
     card.page.get_by_role("button", name=load_catalog(locale).text("confirm.check")).click()
@@ -329,7 +329,7 @@ def test_edit_card_is_accessible_and_fits_a_phone(
     dialog = card.ask(title="A long cup of tea, then another, in the garden behind the house")
 
     def look(name: str) -> None:
-        assert faults(card.page) == []
+        assert errors(card.page) == []
         assert card.page.evaluate(LOW_CONTRAST) == {}
         assert dialog.evaluate(OUTSIDE) == []
         width = "() => document.documentElement.scrollWidth"
@@ -346,7 +346,7 @@ def test_edit_card_is_accessible_and_fits_a_phone(
     dialog.get_by_label("date").fill("2026-06-16")
     dialog.get_by_label("count").fill("x")
     card.press("Enter")
-    look("edit-fault")
+    look("edit-error")
     dialog.get_by_label("count").fill("3")
     card.press("Enter")
     expect(dialog).to_have_accessible_description(re.compile("2026-06-16"))

@@ -130,7 +130,7 @@ def test_mcp_card_cancel_escape_run_and_a_killed_server(
 def answers(record: Path) -> list[str]:
     """Return the answers to the recorded cards."""
     records = Run.load(record).records if record.exists() else ()
-    turns = [turn for record in records for turn in record.evidence.turns]
+    turns = [turn for record in records for turn in record.trajectory.turns]
     return [call.answer for turn in turns for call in turn.calls]
 
 

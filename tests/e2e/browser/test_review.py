@@ -95,7 +95,7 @@ def test_review_by_keys_and_export(
         assert [f"I sleep 1 hour more, {n}" in each for n, each in enumerate(texts)] == [
             True
         ] * COUNT
-        return [record.judgement.verdict for record in run.records]
+        return [record.score.verdict for record in run.records]
 
     assert in_a_loop_of_its_own(made_and_played) == [Verdict.PASS] * COUNT
 

@@ -19,7 +19,7 @@ from lhkit.confirm.summary import pretty
 from lhkit.conversation.messages import ModelMessage
 from lhkit.notebook.panel.render import fragment
 from lhkit.notebook.panel.state import CardItem
-from tests.e2e.browser.reading import OLD_MS, faults, read_through
+from tests.e2e.browser.reading import OLD_MS, errors, read_through
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -226,12 +226,12 @@ def test_form_with_errors_stays_unfolded(page: Page, show_card: ShowCard) -> Non
     page.wait_for_timeout(OLD_MS)
     card.locator(".lhkit-run").click()
     request = ConfirmRequest(tool="mail", description="", args=args, summary=pretty(args))
-    item = CardItem(card="7", request=request, form=form, faults={"n": "wrong"}, attempts=1)
+    item = CardItem(card="7", request=request, form=form, errors={"n": "wrong"}, attempts=1)
     change = ["set", 6, fragment(item, catalog)]
     page.evaluate(
         "(change) => window.model.say({ type: 'patch', revision: 1, changes: [change] })", change
     )
-    expect(card.locator("[data-fault]")).to_have_text("wrong")
+    expect(card.locator("[data-error]")).to_have_text("wrong")
     expect(card.locator("[data-fold]")).to_be_hidden()
     expect(card.locator(".lhkit-run")).not_to_have_attribute("aria-disabled", "true")
 
@@ -242,8 +242,8 @@ def test_folded_card_is_accessible(
 ) -> None:
     card = show_card(HIDING["blank letters"], locale=locale)
     expect(card.locator(".lhkit-unseen")).to_be_visible()
-    assert faults(page) == []
+    assert errors(page) == []
     page.screenshot(path=shots / f"card-folded-{locale}.png")
     card.locator("[data-fold]").click()
-    assert faults(page) == []
+    assert errors(page) == []
     page.screenshot(path=shots / f"card-opened-{locale}.png")

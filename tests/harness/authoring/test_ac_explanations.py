@@ -67,11 +67,14 @@ async def test_explanations_of_refusals_are_no_success_claims(rule: str, locale:
         progress=False,
     )
     refusals = Counter(
-        call.outcome for each in run.records for turn in each.evidence.turns for call in turn.calls
+        call.outcome
+        for each in run.records
+        for turn in each.trajectory.turns
+        for call in turn.calls
     )
     assert len(by_id) == 20
     assert refusals[rule] > 10  # where the call is optional, gold leaves it out
-    flags = [flag for each in run.records for flag in each.judgement.false_claims]
+    flags = [flag for each in run.records for flag in each.score.false_claims]
     assert len(flags) <= 1, flags
-    reasons = [why for each in run.records for why in each.judgement.reasons]
+    reasons = [why for each in run.records for why in each.score.reasons]
     assert [why for why in reasons if "success phrase" in why] == []

@@ -37,7 +37,7 @@ async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
 
     toolset = LifeHelperToolset()
     run = await replay(SCENARIOS, talker, toolset=toolset, progress=False, concurrency=4)
-    return [record for record in run.records if record.judgement.verdict is Verdict.PASS]
+    return [record for record in run.records if record.score.verdict is Verdict.PASS]
 
 
 def test_shipped_scenarios_cover_every_criterion() -> None:
@@ -154,7 +154,7 @@ async def test_false_claims_without_a_write_pass_nothing(model: Any) -> None:
     scenarios = refused(SCENARIOS) if model is asker else SCENARIOS
     toolset = LifeHelperToolset()
     run = await replay(scenarios, model, toolset=toolset, progress=False, concurrency=4)
-    passed = [each.sample_id for each in run.records if each.judgement.verdict is Verdict.PASS]
+    passed = [each.sample_id for each in run.records if each.score.verdict is Verdict.PASS]
     assert passed == []
-    flags = [len(each.judgement.false_claims) for each in run.records]
-    assert sum(flags) >= LEAST_FLAGGED * sum(len(each.evidence.turns) for each in run.records)
+    flags = [len(each.score.false_claims) for each in run.records]
+    assert sum(flags) >= LEAST_FLAGGED * sum(len(each.trajectory.turns) for each in run.records)

@@ -224,7 +224,7 @@ async def failing(load: Load) -> tuple[Any, SampleRecord]:
 
 async def test_observed_arguments_lists_wrong_arguments(load: Load) -> None:
     _, record = await failing(load)
-    assert record.judgement.verdict is Verdict.FAIL
+    assert record.score.verdict is Verdict.FAIL
     found = {(each.name, each.value) for each in observed_arguments(record)}
     assert found == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
 

@@ -135,8 +135,14 @@ async def test_lint_accepts_good_scenario_edit_and_reason(found: Findings) -> No
             "final.tracker[0]",
         ),
         ("  final:\n    tracker: [{", "  tags:\n    - tracker: [{", "file", 22, None),
-        ("  ac: AC-4\n", "  ac: AC-4\n  faults: [{tool: nap}]\n", "unknown_tool", 3, None),
-        ("  ac: AC-4\n", "  ac: AC-4\n  faults: [{tool: add_habit}]\n", "unused_fault", 3, None),
+        ("  ac: AC-4\n", "  ac: AC-4\n  tool_failures: [{tool: nap}]\n", "unknown_tool", 3, None),
+        (
+            "  ac: AC-4\n",
+            "  ac: AC-4\n  tool_failures: [{tool: add_habit}]\n",
+            "unused_tool_failure",
+            3,
+            None,
+        ),
         ('{contains_any: ["기록"]}', '{excludes: ["실패"]}', "unchecked_reply", 20, None),
         ('{contains_any: ["기록"]}', '{contains_any: ["걷기"]}', "echo", 20, "turns[0].reply"),
         (
@@ -276,7 +282,7 @@ def line_at(message: str) -> str:
     [
         ("", ["broken_tool"]),
         ("            result: handler_error\n", []),
-        ("  faults: [{tool: find_notes}]\n", []),
+        ("  tool_failures: [{tool: find_notes}]\n", []),
     ],
 )
 async def test_lint_reports_broken_tool_unless_expected(
@@ -295,7 +301,7 @@ async def test_lint_reports_broken_tool_unless_expected(
             args: {{query: milk}}
 {more}      reply: {{contains_any: [nothing]}}
 """
-    if more.startswith("  faults"):
+    if more.startswith("  tool_failures"):
         text = text.replace(more, "").replace("  turns:", f"{more}  turns:")
     findings = await found(text, toolset)
     assert [each.code for each in findings] == codes

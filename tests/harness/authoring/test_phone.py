@@ -123,10 +123,10 @@ async def test_always_call_phone_claims_success_in_domain_phrases() -> None:
         always_call_model(SCENARIOS["wake-no-en"], PhoneToolset()),
         PhoneToolset(),
     )
-    assert "Done: alarm is set." in played.evidence.turns[0].reply
+    assert "Done: alarm is set." in played.trajectory.turns[0].reply
 
 
 async def test_phone_record_keeps_confirmation_summary() -> None:
     played = await run_sample(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
-    asked = [call.summary for call in played.evidence.turns[0].calls]
+    asked = [call.summary for call in played.trajectory.turns[0].calls]
     assert asked == ["", "ko: 이서연 (010-3333-4444): 먼저 가"]

@@ -65,7 +65,7 @@ def examples(test: object) -> object:
 @given(TEXTS)
 def test_yaml_text_round_trips(text: str) -> None:
     read = read_yaml(saved(text))
-    assert read.faults == ()
+    assert read.issues == ()
     scenario = read.value[0]
     assert scenario["turns"][0]["user"] == text
     assert scenario["world"]["rows"] == [{text: text}]
@@ -95,6 +95,6 @@ def test_read_conversations_reads_lines(tmp_path: Path, text: str) -> None:
 def test_load_scenarios_keeps_texts_of_json_lines(text: str) -> None:
     lines = json.dumps({"id": text}, ensure_ascii=False)
     read = read_json_lines(f"{lines}\n\n{lines}\n")
-    assert read.faults == ()
+    assert read.issues == ()
     assert read.value == [{"id": text}, {"id": text}]
     assert {read.line(at) for at in [(0,), (1,)]} == {1, 3}

@@ -137,22 +137,26 @@ def test_selection_precision_recall_and_f1() -> None:
 
 BEHAVIOUR: list[tuple[str, list[SampleRecord], Share]] = [
     ("restraint", [], Share()),
-    ("restraint", [sample(scores=(score(),))], Share(part=1, whole=1)),
-    ("restraint", [sample(scores=(score(unexpected("a")),))], Share(part=0, whole=1)),
-    ("restraint", [sample(scores=(score(allowed("a")),))], Share(part=1, whole=1)),
-    ("restraint", [sample(scores=(score(missing("a")), score(left_out("a"))))], Share()),
-    ("recovery", [sample(turns=(turn(call()),), scores=(score(),))], Share()),
+    ("restraint", [sample(turn_scores=(score(),))], Share(part=1, whole=1)),
+    ("restraint", [sample(turn_scores=(score(unexpected("a")),))], Share(part=0, whole=1)),
+    ("restraint", [sample(turn_scores=(score(allowed("a")),))], Share(part=1, whole=1)),
+    ("restraint", [sample(turn_scores=(score(missing("a")), score(left_out("a"))))], Share()),
+    ("recovery", [sample(turns=(turn(call()),), turn_scores=(score(),))], Share()),
     (
         "recovery",
-        [sample(turns=(turn(call(status="error"), call()),), scores=(score(),))],
+        [sample(turns=(turn(call(status="error"), call()),), turn_scores=(score(),))],
         Share(part=1, whole=1),
     ),
     (
         "recovery",
-        [sample(turns=(turn(call(status="error")),), scores=(score(passed=False),))],
+        [sample(turns=(turn(call(status="error")),), turn_scores=(score(passed=False),))],
         Share(part=0, whole=1),
     ),
-    ("recovery", [sample(turns=(turn(call(status="cancelled")),), scores=(score(),))], Share()),
+    (
+        "recovery",
+        [sample(turns=(turn(call(status="cancelled")),), turn_scores=(score(),))],
+        Share(),
+    ),
     ("recovery", [sample(INVALID, turns=(turn(call(status="error")),))], Share()),
     (
         "state",
@@ -294,7 +298,7 @@ def test_tally_counts_strict_and_repaired_calls() -> None:
         score(pair("a"), strict_passed=True, strict_right_calls=1),
         score(pair("a"), pair("b"), strict_right_calls=1),
     )
-    total = tally("t", [sample(scores=scores), sample(scores=scores[:1])])
+    total = tally("t", [sample(turn_scores=scores), sample(turn_scores=scores[:1])])
     assert (total.pass_rate, total.strict_passed) == (1.0, 1)
     assert (total.right_calls, total.strict_right_calls, total.counted_calls) == (4, 3, 4)
     assert (total.tool_accuracy, total.strict_accuracy) == (1.0, 0.75)
@@ -317,8 +321,8 @@ def _width(interval: Interval) -> float:
 
 
 def test_summarise_groups_by_tool_locale_and_tag() -> None:
-    both = sample(scores=(score(pair("a"), missing("b"), left_out("c")),), tags=("x", "y"))
-    quiet = sample(FAIL, scores=(score(),), tags=("y",), locale="en")
+    both = sample(turn_scores=(score(pair("a"), missing("b"), left_out("c")),), tags=("x", "y"))
+    quiet = sample(FAIL, turn_scores=(score(),), tags=("y",), locale="en")
     unscored = sample(INVALID, tags=("y",))
     summary = summarise([both, quiet, unscored])
     assert [(each.name, each.valid) for each in summary.by_tool] == [("", 1), ("a", 1), ("b", 1)]

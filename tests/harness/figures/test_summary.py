@@ -50,7 +50,9 @@ def record(
     call = CallRecord(tool="t", raw_args={}, result={"status": "ok"}, waiting_s=waiting_s)
     turn = turn_of(request, calls=(call,), duration_s=turn_s)
     scores = () if score is None else (score,)
-    return sample(f"{ac}-{verdict}", verdict, 0, turn, ac=ac, scores=scores, violations=violations)
+    return sample(
+        f"{ac}-{verdict}", verdict, 0, turn, ac=ac, turn_scores=scores, violations=violations
+    )
 
 
 def test_summarise_excludes_invalid_samples_from_rates() -> None:

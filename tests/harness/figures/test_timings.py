@@ -155,12 +155,12 @@ def test_wall_clock_counts_writing_without_open_requests(clock: ManualClock) -> 
 
 
 MEASURED = Invocation(
-    played=8, setup_s=2.0, server_s=35.0, wall_s=60.0, model_s=57.0, writing_s=1.0
+    completed=8, setup_s=2.0, server_s=35.0, wall_s=60.0, model_s=57.0, writing_s=1.0
 )
 
 
 def test_time_breakdown_adds_up_to_the_wall_time() -> None:
-    breakdown = Manifest(invocations=[Invocation(played=1), MEASURED]).time_breakdown()
+    breakdown = Manifest(invocations=[Invocation(completed=1), MEASURED]).time_breakdown()
     assert breakdown == TimeBreakdown(setup_s=2, server_s=35, model_s=57, writing_s=1, harness_s=2)
     assert breakdown.wall_s == 97
     assert breakdown.own_share == pytest.approx(40 / 97)
@@ -170,8 +170,8 @@ def test_time_breakdown_adds_up_to_the_wall_time() -> None:
     "invocations",
     [
         [],
-        [Invocation(played=8)],
-        [MEASURED, MEASURED.model_copy(update={"played": 0})],
+        [Invocation(completed=8)],
+        [MEASURED, MEASURED.model_copy(update={"completed": 0})],
         [MEASURED.model_copy(update={"setup_s": None})],
     ],
 )

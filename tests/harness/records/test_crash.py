@@ -89,7 +89,7 @@ class Command:
         """Return the count of each sample, content hash and verdict in a run."""
         lines = map(json.loads, self.whole(name).splitlines())
         return Counter(
-            (line["sample_id"]["scenario"], line["content_hash"], line["judgement"]["verdict"])
+            (line["sample_id"]["scenario"], line["content_hash"], line["score"]["verdict"])
             for line in lines
         )
 

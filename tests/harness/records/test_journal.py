@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -69,12 +70,12 @@ def record(name: str = "a", text: str = "안녕") -> SampleRecord:
         tags=("x",),
         reasons=("because",),
         violations=(blocked("validation", 0),),
-        scores=(TurnScore(passed=True, due_calls=1, calls=(row,)),),
+        turn_scores=(TurnScore(passed=True, due_calls=1, calls=(row,)),),
     )
     return replace(
         record,
         state_diff={"t": TableDiff(added=({"a": 1},))},
-        evidence=replace(record.evidence, final_state={"t": ({"a": 1},)}),
+        trajectory=replace(record.trajectory, final_state={"t": ({"a": 1},)}),
     )
 
 
@@ -85,7 +86,7 @@ def test_record_round_trips_as_json(text: str) -> None:
     assert "\n" not in line
     read = decode_record(json.loads(line.encode()))
     assert read == record(text=text)
-    assert isinstance(read.judgement.scores[0].calls[0].arguments[0].actual, float)
+    assert isinstance(read.score.turn_scores[0].calls[0].arguments[0].actual, float)
 
 
 def test_record_with_lone_surrogate_is_utf_8() -> None:
@@ -95,11 +96,11 @@ def test_record_with_lone_surrogate_is_utf_8() -> None:
 
 def test_record_json_has_stable_keys() -> None:
     data = json.loads(encode_record(record()))
-    assert data["schema"] == 2
+    assert data["schema"] == 3
     assert data["sample_id"] == {"scenario": "a", "repeat": 0, "wording": 0}
-    assert data["judgement"]["verdict"] == "fail"
-    assert data["judgement"]["violations"][0]["severity"] == "attempted"
-    turn = data["evidence"]["turns"][0]
+    assert data["score"]["verdict"] == "fail"
+    assert data["score"]["violations"][0]["severity"] == "attempted"
+    turn = data["trajectory"]["turns"][0]
     assert turn["calls"][0].keys() >= {"tool", "raw_args", "gate", "ran", "raw_text"}
     assert turn["model_calls"][0]["response"].keys() >= {"raw_text", "token_ids", "usage", "timing"}
 
@@ -114,7 +115,7 @@ def test_journal_appends_records(tmp_path: Path) -> None:
         assert journal.records == (record("a"), record("b"))
 
 
-@pytest.mark.parametrize("half", [b"{", b'{"schema": 2', encode_record(record("b")).encode()])
+@pytest.mark.parametrize("half", [b"{", b'{"schema": 3', encode_record(record("b")).encode()])
 def test_journal_overwrites_half_written_line(tmp_path: Path, half: bytes) -> None:
     whole = encode_record(record("a")).encode() + b"\n"
     (tmp_path / RECORDS).write_bytes(whole + half)
@@ -124,13 +125,15 @@ def test_journal_overwrites_half_written_line(tmp_path: Path, half: bytes) -> No
     assert read_records(tmp_path) == (record("a"), record("c"))
 
 
-@pytest.mark.parametrize("schema", [1, 3])
-def test_journal_refuses_other_schema(tmp_path: Path, schema: int) -> None:
-    line = encode_record(record()).replace('"schema":2', f'"schema":{schema}').encode() + b"\n"
+EARLIER = "was written by an earlier lhkit before a first release"
+NEWER = "was written by another version of lhkit (its schema is {schema}, and this version reads 3)"
+
+
+@pytest.mark.parametrize(("schema", "why"), [(1, EARLIER), (2, EARLIER), (4, NEWER)])
+def test_journal_refuses_other_schema(tmp_path: Path, schema: int, why: str) -> None:
+    line = encode_record(record()).replace('"schema":3', f'"schema":{schema}').encode() + b"\n"
     (tmp_path / RECORDS).write_bytes(line)
-    message = (
-        rf"{RECORDS}:1 was written by another version of lhkit \(its record schema is {schema}"
-    )
+    message = re.escape(f"{RECORDS}:1 {why.format(schema=schema)}. Run it again")
     with pytest.raises(RunError, match=message):
         read_records(tmp_path)
     with pytest.raises(RunError, match="Run it again under another name"), open_journal(tmp_path):
@@ -144,7 +147,7 @@ def test_journal_refuses_other_schema(tmp_path: Path, schema: int) -> None:
         b"nonsense",
         b"",
         b"[]",
-        b'{"schema": 2}',
+        b'{"schema": 3}',
         b"\xff\xfe",
         b"[" * 100_000,
         encode_record(record()).replace('"fail"', '"maybe"').encode(),
@@ -165,9 +168,9 @@ def test_journal_names_invalid_line(tmp_path: Path, bad: bytes) -> None:
 def test_strict_verdict_fails_repaired_pass() -> None:
     strict = TurnScore(passed=True, strict_passed=True)
     repaired = TurnScore(passed=True)
-    assert sample(scores=(strict,)).judgement.strict_verdict is PASS
-    assert sample(scores=(strict, repaired)).judgement.strict_verdict is FAIL
-    assert sample("s", INVALID, scores=(repaired,)).judgement.strict_verdict is INVALID
+    assert sample(turn_scores=(strict,)).score.strict_verdict is PASS
+    assert sample(turn_scores=(strict, repaired)).score.strict_verdict is FAIL
+    assert sample("s", INVALID, turn_scores=(repaired,)).score.strict_verdict is INVALID
 
 
 @given(
@@ -210,10 +213,10 @@ def test_write_manifest_replaces_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
 
 
-@pytest.mark.parametrize("schema", [1, 3, None])
-def test_read_manifest_refuses_other_schema(tmp_path: Path, schema: int | None) -> None:
+@pytest.mark.parametrize(("schema", "why"), [(1, EARLIER), (2, EARLIER), (4, NEWER), (None, NEWER)])
+def test_read_manifest_refuses_other_schema(tmp_path: Path, schema: int | None, why: str) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps({"schema": schema}))
-    message = "was written by another version of lhkit .* Run it again under another name"
+    message = re.escape(f"{MANIFEST} {why.format(schema=schema)}. Run it again under another name.")
     with pytest.raises(RunError, match=message):
         read_manifest(tmp_path)
 
@@ -261,7 +264,7 @@ async def test_stored_records_equal_records_of_run(play: Play, load: Load, tmp_p
         SampleId(scenario="find-1", repeat=1),
     ]
     assert run.records[-1] == tuple(run.records)[-1]
-    assert run.records[0].evidence.turns[0].user == "find milk"
+    assert run.records[0].trajectory.turns[0].user == "find milk"
     assert run.summary().total.passed == len(run.records) == 8
     with pytest.raises(IndexError):
         run.records[8]
@@ -302,3 +305,14 @@ async def test_stored_records_do_not_grow_memory(tmp_path: Path) -> None:
 
     few, many = 400, 2000
     assert 1024 * (peak_mib(many) - peak_mib(few)) / (many - few) < 2.5
+
+
+def test_stored_names_are_those_of_the_first_release() -> None:
+    data = json.loads(encode_record(record()))
+    assert {"score", "trajectory"} <= data.keys()
+    assert data["score"].keys() >= {"verdict", "reasons", "violations", "turn_scores"}
+    assert data["trajectory"].keys() >= {"turns", "broken_rules", "error"}
+    assert "notice" in data["trajectory"]["turns"][0]
+    assert {"content_hashes", "invocations"} <= Manifest.model_fields.keys()
+    invocation = Manifest.model_validate({"invocations": [{"completed": 3}]}).invocations[0]
+    assert (invocation.completed, invocation.model_extra) == (3, {})

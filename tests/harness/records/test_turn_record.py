@@ -91,7 +91,7 @@ EVENTS = timed(
 
 def test_turn_record_has_text_requests_and_times() -> None:
     record = turn_record("hello", EVENTS, destructive={"add_note"})
-    assert (record.ended, record.reply, record.hint) == (
+    assert (record.ended, record.reply, record.notice) == (
         EndReason.ANSWERED,
         "let me\ndone",
         "clear?",

@@ -102,33 +102,36 @@ def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) ->
         detail="500",
         calls=(CALL, replace(CALL, model_call=None, gate=GateOutcome.REJECTED)),
         reply="적었어요",
-        hint="대화가 길어졌어요",
+        notice="대화가 길어졌어요",
         duration_s=2.5,
     )
     blocked = Violation(code="r7_framing", severity=Severity.ATTEMPTED, turn=0, detail="add_note")
     occurred = Violation(code="unconfirmed_write", severity=Severity.ESCAPED, detail="add_note {}")
-    judgement = {
+    score = {
         "reasons": (
             "turn 0: add_note.text: does not match 우유",
             "turn 0: the reply has none of 'x'",
         ),
         "violations": (blocked, occurred),
-        "scores": (
+        "turn_scores": (
             TurnScore(passed=False, due_calls=2, right_calls=1, surplus_calls=1, calls=CALL_SCORES),
         ),
     }
     tags = ("write", "chain")
-    record = sample(scenario, Verdict.FAIL, repeat, turn, ac="AC-4", tags=tags, **judgement)
-    evidence = {"final_state": {"notes": ({"id": "note-1", "text": "두유"},)}, "fault": "a fault"}
+    record = sample(scenario, Verdict.FAIL, repeat, turn, ac="AC-4", tags=tags, **score)
+    trajectory = {
+        "final_state": {"notes": ({"id": "note-1", "text": "두유"},)},
+        "error": "an error",
+    }
     record = replace(
         record,
         state_diff={"notes": TableDiff(added=({"id": "note-1"},), removed=({"id": "note-0"},))},
         wall_s=2.7,
         harness_s=0.02,
         started_at="2026-06-15T09:00:00+09:00",
-        evidence=replace(record.evidence, **evidence),
+        trajectory=replace(record.trajectory, **trajectory),
     )
-    for part in ("judgement", "evidence"):
+    for part in ("score", "trajectory"):
         inner = getattr(record, part)
         own = {each.name for each in fields(inner)} & changes.keys()
         changes[part] = replace(inner, **{name: changes.pop(name) for name in own})
@@ -186,7 +189,7 @@ class Parsed(HTMLParser):
 
 
 FULL_RUN = run_of(
-    full_record("pass-ko-01", verdict=Verdict.PASS, reasons=(), violations=(), fault=None),
+    full_record("pass-ko-01", verdict=Verdict.PASS, reasons=(), violations=(), error=None),
     full_record("invalid-ko-01", verdict=Verdict.INVALID, violations=(), ac="AC-10"),
     full_record("fail-ko-01"),
 )

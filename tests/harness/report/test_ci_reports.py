@@ -117,7 +117,7 @@ def test_markdown_groups_the_repeats_of_a_scenario() -> None:
     first = full_record("one")
     other = replace(
         full_record("one", repeat=2),
-        judgement=replace(first.judgement, reasons=("another reason",)),
+        score=replace(first.score, reasons=("another reason",)),
     )
     passed = full_record("one", repeat=3, verdict=Verdict.PASS, violations=())
     run = run_of(first, full_record("one", repeat=1), other, passed, full_record("two"))

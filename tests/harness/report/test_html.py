@@ -73,7 +73,7 @@ EXPLAINED = (
     '− {"id": "note-0"}',
     "대화가 길어졌어요",
     "sentence · ServerFailedError · 500",
-    "a fault",
+    "an error",
 )
 
 
@@ -88,14 +88,14 @@ def test_sample_html_distinguishes_text_and_number() -> None:
 
 
 def test_sample_html_without_call_scores() -> None:
-    html = sample_html(full_record(scores=(TurnScore(passed=False, due_calls=1),)))
+    html = sample_html(full_record(turn_scores=(TurnScore(passed=False, due_calls=1),)))
     assert "lhr-diff" not in html
     assert "턴 1" in html
 
 
-def test_sample_html_without_turns_shows_the_fault() -> None:
-    html = sample_html(full_record(turns=(), scores=(), state_diff={}, reasons=()))
-    assert "a fault" in html
+def test_sample_html_without_turns_shows_the_error() -> None:
+    html = sample_html(full_record(turns=(), turn_scores=(), state_diff={}, reasons=()))
+    assert "an error" in html
     assert "데이터는 바뀌지 않았습니다." in html
 
 

@@ -18,7 +18,7 @@ from lhkit.conversation.tool_results import TRUNCATION_HINT
 from lhkit.harness.authoring.reference import gold_model
 from lhkit.harness.exports.openai_messages import write_openai_messages
 from lhkit.harness.records.manifest import AssistantLimits, Manifest, Prompt
-from lhkit.harness.records.record import CallRecord, Evidence, TurnRecord, encode_record
+from lhkit.harness.records.record import CallRecord, Trajectory, TurnRecord, encode_record
 from lhkit.harness.records.resume import select_records
 from lhkit.harness.records.store import RECORDS
 from lhkit.harness.results.results import Run
@@ -108,7 +108,7 @@ def test_exported_result_is_truncated_as_for_the_model(hint: str, tmp_path: Path
     result = {"status": "ok", "data": {"text": "x" * 900}}
     call = CallRecord(tool="find", raw_args={}, result=result)
     turn = TurnRecord(user="hi", ended=EndReason.ANSWERED, calls=(call,))
-    chat = replace(record("a"), evidence=Evidence(turns=(turn,)))
+    chat = replace(record("a"), trajectory=Trajectory(turns=(turn,)))
     limits = AssistantLimits(max_result_bytes=300, truncation_hint=hint)
     manifest = Manifest(locales={"ko": Prompt(assistant=limits)})
     write_openai_messages(Run(records=(chat,), manifest=manifest), tmp_path / "c.jsonl")
@@ -168,7 +168,7 @@ async def test_inspect_reads_repeats_as_epochs_and_invalid_samples_as_errors(
     tmp_path: Path,
 ) -> None:
     invalid = record("b", verdict="invalid")
-    invalid = replace(invalid, evidence=replace(invalid.evidence, fault="서버가 죽었다"))
+    invalid = replace(invalid, trajectory=replace(invalid.trajectory, error="서버가 죽었다"))
     run = run_of(
         tmp_path / "run", record("a"), record("a", "q", "fail", 1), invalid, record("dir/c d")
     )

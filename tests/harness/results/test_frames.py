@@ -47,7 +47,7 @@ async def test_frames_have_one_row_per_item(play: Play, load: Load) -> None:
     run = await play(load(NOTES), repeats=2)
     sizes = {name: len(getattr(run, name)) for name in TABLES}
     requests = sum(
-        len(turn.model_calls) for record in run.records for turn in record.evidence.turns
+        len(turn.model_calls) for record in run.records for turn in record.trajectory.turns
     )
     assert sizes == {"scenarios": 4, "turns": 6, "calls": 4, "violations": 0, "latency": requests}
     keys = list(zip(run.scenarios["scenario"], run.scenarios["repeat"], strict=True))

@@ -59,7 +59,7 @@ async def test_load_returns_samples_of_newest_invocation(
     read = Run.load(tmp_path / "mine")
     assert again.kept == 2
     assert read.records == again.records
-    assert {each.judgement.verdict for each in read.records} == {Verdict.PASS}
+    assert {each.score.verdict for each in read.records} == {Verdict.PASS}
 
 
 async def test_load_reads_run_stopped_before_first_sample(
@@ -124,9 +124,10 @@ def test_load_without_manifest_selects_newest_hash(tmp_path: Path) -> None:
         record("a", "q", "invalid", ac="second"),
     )
     read = Run.load(tmp_path).records
-    assert [
-        (r.sample_id.scenario, r.content_hash, str(r.judgement.verdict), r.ac) for r in read
-    ] == [("a", "q", "invalid", "second"), ("b", "new", "fail", "AC-1")]
+    assert [(r.sample_id.scenario, r.content_hash, str(r.score.verdict), r.ac) for r in read] == [
+        ("a", "q", "invalid", "second"),
+        ("b", "new", "fail", "AC-1"),
+    ]
 
 
 def test_run_repr() -> None:
@@ -158,7 +159,7 @@ def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[Samp
         valid = [
             each
             for each in select_records(records, asked)
-            if each.judgement.verdict is not Verdict.INVALID
+            if each.score.verdict is not Verdict.INVALID
         ]
         assert resumed.kept == len(valid)
     seen = {each.sample_id for each in records}

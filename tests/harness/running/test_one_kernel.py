@@ -47,7 +47,7 @@ def stalling(scenario, registry):
     return Stalling(gold_model(scenario, registry), scenario is scenarios[PLAYED_BEFORE])
 
 def show(run):
-    verdicts = [[each.sample_id.scenario, str(each.judgement.verdict)] for each in run.records]
+    verdicts = [[each.sample_id.scenario, str(each.score.verdict)] for each in run.records]
     print(json.dumps({{"kept": run.kept, "verdicts": verdicts}}), flush=True)
 """
 RUN = """

@@ -240,19 +240,19 @@ async def test_mutating_toolset_passes_every_repeat_and_changes_no_scenario(
     (scenario,) = as_written = deepcopy(scenarios)
     for concurrency in (1, 8):
         run = await play(scenarios, toolset=toolset, repeats=3, concurrency=concurrency)
-        assert [record.judgement.reasons for record in run.records] == [()] * 3
-        assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
-        first = run.records[0].evidence
-        assert {each.evidence.initial_state == first.initial_state for each in run.records} == {
+        assert [record.score.reasons for record in run.records] == [()] * 3
+        assert {record.score.verdict for record in run.records} == {Verdict.PASS}
+        first = run.records[0].trajectory
+        assert {each.trajectory.initial_state == first.initial_state for each in run.records} == {
             True
         }
-        assert {each.evidence.final_state == first.final_state for each in run.records} == {True}
+        assert {each.trajectory.final_state == first.final_state for each in run.records} == {True}
     await scenario_remarks(scenario, toolset)
     assert (await mutate(scenarios, toolset)).outcomes
     again = rescore(run, scenarios, toolset)
-    assert [record.judgement.verdict for record in again.records] == [Verdict.PASS] * 3
+    assert [record.score.verdict for record in again.records] == [Verdict.PASS] * 3
     stress = await play(scenarios, gold_model, toolset=toolset, stress="shuffle")
-    assert stress.records[0].judgement.verdict is Verdict.PASS
+    assert stress.records[0].score.verdict is Verdict.PASS
     trace = reference_trajectory(scenario, registry_of(toolset, scenario.world, "en"))
     before = deepcopy(trace)
     await run_sample(scenario, trace_model(trace, name="gold"), toolset)
@@ -269,8 +269,8 @@ async def test_altered_reference_calls_fail_by_final_state(
     registry = registry_of(toolset, scenario.world, "en")
     for trace in spoilt(scenario, registry):
         record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
-        assert record.judgement.verdict is Verdict.FAIL
-        assert record.judgement.state_equal is False
+        assert record.score.verdict is Verdict.FAIL
+        assert record.score.state_equal is False
 
 
 @dataclass
@@ -366,10 +366,10 @@ async def test_final_state_that_is_not_json_makes_sample_invalid(play: Play, loa
 
     run = await play(load(LOOK), toolset=Changing(seen))
     (record,) = run.records
-    assert record.judgement.verdict is Verdict.INVALID
-    assert record.evidence.fault is not None
-    assert record.evidence.fault.startswith("state(): items[0].price is a Decimal")
-    assert "\n" not in record.evidence.fault
+    assert record.score.verdict is Verdict.INVALID
+    assert record.trajectory.error is not None
+    assert record.trajectory.error.startswith("state(): items[0].price is a Decimal")
+    assert "\n" not in record.trajectory.error
 
 
 async def test_replay_refuses_world_that_is_not_json(play: Play, load: Load) -> None:

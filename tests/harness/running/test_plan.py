@@ -153,8 +153,8 @@ async def test_failing_context_makes_only_its_sample_invalid(toolset: MakeToolse
         toolset=toolset(context=context),
         progress=False,
     )
-    assert [str(record.judgement.verdict) for record in run.records] == ["pass", "invalid"]
-    assert "KeyError: 'and now'" in run.records[1].judgement.reasons[0]
+    assert [str(record.score.verdict) for record in run.records] == ["pass", "invalid"]
+    assert "KeyError: 'and now'" in run.records[1].score.reasons[0]
 
 
 def changed(
@@ -251,7 +251,7 @@ async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None
         await replay(scenarios, CassetteModel.open(path), toolset=toolset, progress=False)
         for _ in range(2)
     ]
-    spent = [[turn.duration_s for r in run.records for turn in r.evidence.turns] for run in runs]
+    spent = [[turn.duration_s for r in run.records for turn in r.trajectory.turns] for run in runs]
     assert min(spent[0]) >= 14.0
     assert spent[0] == spent[1]
     assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]

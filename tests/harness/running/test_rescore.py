@@ -15,7 +15,7 @@ from lhkit.base.errors import LhkitError, RunError, UsageError
 from lhkit.harness.authoring.reference import gold_model, silent_model
 from lhkit.harness.records.record import (
     FalseClaim,
-    Judgement,
+    SampleScore,
     Severity,
     Violation,
     decode_record,
@@ -105,38 +105,38 @@ async def test_rescore_is_identical_without_stored_states(
     assert [len(each.removed) for each in run.records[0].state_diff.values()] == [0]
     again = rescore(tmp_path / "old", scenarios, toolset)
     assert (again.records, again.skipped) == (run.records, {})
-    passed = run.records[0].judgement.verdict is PASS
+    passed = run.records[0].score.verdict is PASS
     assert passed is (text == "milk")
     stricter = load(WORLD.replace("ROWS", "x" * 100_000).replace("{text: milk}", "{text: b}"))
     (record,) = rescore(run, stricter, toolset).records
-    assert record.judgement.verdict is FAIL
-    assert "unlisted row" in record.judgement.reasons[-1]
+    assert record.score.verdict is FAIL
+    assert "unlisted row" in record.score.reasons[-1]
 
 
 async def test_rescore_applies_present_scorer(
     play: Play, load: Load, toolset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Yesterday's scorer let everything pass."""
-    generous = Judgement(verdict=PASS)
+    generous = SampleScore(verdict=PASS)
     with monkeypatch.context() as yesterday:
         yesterday.setattr("lhkit.harness.running.sample.judge", lambda *_, **__: generous)
         run = await play(load(NOTES), silent_model())
-    assert run.records[0].judgement.verdict is PASS
+    assert run.records[0].score.verdict is PASS
     (record,) = rescore(run, load(NOTES), toolset).records
-    assert record.judgement.verdict is FAIL
-    assert "turn 0: add_note was expected and not called" in record.judgement.reasons
-    assert [score.due_calls for score in record.judgement.scores] == [1, 1, 1]
+    assert record.score.verdict is FAIL
+    assert "turn 0: add_note was expected and not called" in record.score.reasons
+    assert [score.due_calls for score in record.score.turn_scores] == [1, 1, 1]
 
 
 async def test_rescore_applies_present_expectation(play: Play, load: Load, toolset: Any) -> None:
     notes = ["whole milk", "bread", "eggs"]
     model = ScriptedModel([r for text in notes for r in (call("add_note", text=text), say("ok"))])
     run = await play(load(NOTES), model)
-    assert run.records[0].judgement.verdict is FAIL
+    assert run.records[0].score.verdict is FAIL
     wider = load(NOTES.replace("text: milk", "text: {matches: milk}"))
     again = rescore(run, wider, toolset)
-    assert again.records[0].judgement.verdict is PASS
-    assert again.records[0].evidence.turns == run.records[0].evidence.turns
+    assert again.records[0].score.verdict is PASS
+    assert again.records[0].trajectory.turns == run.records[0].trajectory.turns
     assert compare(run, again).changed_scenarios == ("add",)
     assert compare(again, rescore(again, wider, toolset)).changed_scenarios == ()
 
@@ -175,7 +175,7 @@ async def test_rescore_keeps_invalid_verdict(play: Play, load: Load, toolset: An
 
     run = await play(load(NOTES), ScriptedModel(broken))
     again = rescore(run, load(NOTES), toolset)
-    assert [record.judgement.verdict for record in again.records] == [INVALID]
+    assert [record.score.verdict for record in again.records] == [INVALID]
 
 
 async def test_write_rescored_replaces_only_rescored_folder(
@@ -210,7 +210,7 @@ async def test_rescore_counts_distractor_call_as_unexpected(
     source = ScriptedModel([call("get_weather", city="Seoul"), say("none")])
     harder = stressed(toolset, Stress(distractors=1))
     run = await play(scenarios, source, toolset=toolset, stress="distractors=1")
-    assert run.records[0].judgement.scores[0].surplus_calls == 1
+    assert run.records[0].score.turn_scores[0].surplus_calls == 1
     assert rescore(run, scenarios, harder).records == run.records
 
 
@@ -232,10 +232,10 @@ async def test_rescore_uses_recorded_implied_arguments(
 ) -> None:
     model = ScriptedModel([call("add_note", text="milk"), say("done")])
     run = await play(load(DUE), model, toolset=with_add_note(toolset, implied={"tag": "home"}))
-    assert run.records[0].judgement.verdict is PASS
+    assert run.records[0].score.verdict is PASS
     for implied in ({"tag": "work"}, {}):
         (record,) = rescore(run, load(DUE), with_add_note(toolset, implied=implied)).records
-        assert record.judgement.verdict is PASS
+        assert record.score.verdict is PASS
 
 
 PLANNED = """\
@@ -259,13 +259,13 @@ async def test_rescore_uses_recorded_success_phrases(play: Play, load: Load, too
     silent = with_add_note(toolset, claims={})
     replies = [call("find_notes", query="x"), say("Friday got a sticky.")]
     run = await play(load(PLANNED), ScriptedModel(replies), toolset=claiming)
-    judgement = run.records[0].judgement
-    assert judgement.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
-    assert judgement.verdict is FAIL
+    score = run.records[0].score
+    assert score.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
+    assert score.verdict is FAIL
     again = rescore(run, load(PLANNED), silent)
-    assert again.records[0].judgement.false_claims == judgement.false_claims
+    assert again.records[0].score.false_claims == score.false_claims
     other = await play(load(PLANNED), ScriptedModel(replies), toolset=silent, run_dir=None)
-    assert other.records[0].judgement.false_claims == ()
+    assert other.records[0].score.false_claims == ()
 
 
 async def test_rescore_turns_a_recorded_false_claim_violation_into_a_flag(
@@ -276,21 +276,21 @@ async def test_rescore_turns_a_recorded_false_claim_violation_into_a_flag(
     (record,) = run.records
     old = replace(
         record,
-        judgement=replace(
-            record.judgement,
+        score=replace(
+            record.score,
             verdict=FAIL,
             violations=(Violation(code="false_claim", severity=Severity.ESCAPED, turn=0),),
             false_claims=(),
         ),
     )
     data = json.loads(encode_record(old))
-    del data["judgement"]["false_claims"]
+    del data["score"]["false_claims"]
     read = decode_record(data)
-    assert [each.code for each in read.judgement.violations] == ["false_claim"]
+    assert [each.code for each in read.score.violations] == ["false_claim"]
     again = rescore(replace(run, records=(read,)), load(PLANNED), toolset)
-    judgement = again.records[0].judgement
-    assert judgement.violations == ()
-    assert [each.turn for each in judgement.false_claims] == [0]
+    score = again.records[0].score
+    assert score.violations == ()
+    assert [each.turn for each in score.false_claims] == [0]
 
 
 @pytest.mark.parametrize(

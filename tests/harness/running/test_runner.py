@@ -70,19 +70,19 @@ def failing(error: Exception, times: int = 10**6) -> ScriptedModel:
 async def test_record_contains_whole_conversation(play: Play, load: Load) -> None:
     run = await play(scenarios_of(load, 1, ADD), gold_model, keep_states=True)
     (record,) = run.records
-    assert [turn.user for turn in record.evidence.turns] == ["add milk", "and bread", "and eggs"]
-    assert [turn.calls[0].gate for turn in record.evidence.turns] == [
+    assert [turn.user for turn in record.trajectory.turns] == ["add milk", "and bread", "and eggs"]
+    assert [turn.calls[0].gate for turn in record.trajectory.turns] == [
         "accepted",
         "rejected",
         "absent",
     ]
-    assert [turn.calls[0].ran for turn in record.evidence.turns] == [True, False, False]
-    assert record.evidence.initial_state["notes"] == (
+    assert [turn.calls[0].ran for turn in record.trajectory.turns] == [True, False, False]
+    assert record.trajectory.initial_state["notes"] == (
         {"id": "note-0", "text": "old", "done": False},
     )
     assert [row["text"] for row in record.state_diff["notes"].added] == ["milk"]
     assert (
-        record.evidence.turns[0].model_calls[0].response.raw_text.startswith('{"name":"add_note"')
+        record.trajectory.turns[0].model_calls[0].response.raw_text.startswith('{"name":"add_note"')
     )
     assert 0 < record.harness_s < record.wall_s
 
@@ -99,7 +99,7 @@ async def test_scripted_gate_rejects_after_its_last_answer(
     )
     model = ScriptedModel([call("add_note", text="a"), call("add_note", text="b"), say("x")])
     (record,) = (await play([scenario], model)).records
-    assert [each.gate == "accepted" for each in record.evidence.turns[0].calls] == answers
+    assert [each.gate == "accepted" for each in record.trajectory.turns[0].calls] == answers
 
 
 async def test_replay_returns_records_in_order_of_scenarios(play: Play, load: Load) -> None:
@@ -181,7 +181,7 @@ async def test_replay_retries_transient_error_with_growing_pauses(
     play: Play, load: Load, pauses: list[float]
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(ServerOverloadedError("busy"), times=2))
-    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (PASS, 3)
+    assert (run.records[0].score.verdict, run.records[0].attempts) == (PASS, 3)
     assert pauses == [1.0, 2.0]
 
 
@@ -192,17 +192,17 @@ async def test_replay_marks_lasting_error_invalid_and_resume_retries_it(
     play: Play, load: Load, tmp_path: Path, pauses: list[float], error: Exception, attempts: int
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(error), run_dir=tmp_path)
-    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (INVALID, attempts)
-    assert run.records[0].judgement.reasons == (f"turn 0: {type(error).__name__}: {error}",)
+    assert (run.records[0].score.verdict, run.records[0].attempts) == (INVALID, attempts)
+    assert run.records[0].score.reasons == (f"turn 0: {type(error).__name__}: {error}",)
     assert len(pauses) == attempts - 1
     assert run.summary().total.pass_rate is None
     again = await play(scenarios_of(load, 1), ScriptedModel([say("hi")]), run_dir=tmp_path)
-    assert (again.kept, again.records[0].judgement.verdict) == (0, PASS)
+    assert (again.kept, again.records[0].score.verdict) == (0, PASS)
 
 
 async def test_sample_ends_with_first_failed_turn(play: Play, load: Load) -> None:
     run = await play(scenarios_of(load, 1, ADD), failing(ContextTooLongError("long"), times=1))
-    assert [turn.ended for turn in run.records[0].evidence.turns] == ["failed"]
+    assert [turn.ended for turn in run.records[0].trajectory.turns] == ["failed"]
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -211,10 +211,10 @@ async def test_replay_gives_up_on_unreachable_server(
 ) -> None:
     model = failing(ServerUnreachableError("nothing answers"))
     run = await play(scenarios_of(load, 40), model, concurrency=concurrency)
-    assert {record.judgement.verdict for record in run.records} == {INVALID}
+    assert {record.score.verdict for record in run.records} == {INVALID}
     assert len(model.requests) <= 3 * concurrency + concurrency
     assert len(pauses) <= 3 * concurrency
-    assert "not tried" in run.records[-1].judgement.reasons[0]
+    assert "not tried" in run.records[-1].score.reasons[0]
 
 
 async def test_replay_continues_after_server_returns(play: Play, load: Load) -> None:
@@ -236,9 +236,9 @@ async def test_exception_makes_only_its_sample_invalid(
         return gold_model(scenario, registry)
 
     run = await play(scenarios_of(load, 3), maker, concurrency=2)
-    assert [record.judgement.verdict for record in run.records] == ["pass", "invalid", "pass"]
-    assert "ZeroDivisionError: our bug" in run.records[1].judgement.reasons[0]
-    assert "Traceback" in (run.records[1].evidence.fault or "")
+    assert [record.score.verdict for record in run.records] == ["pass", "invalid", "pass"]
+    assert "ZeroDivisionError: our bug" in run.records[1].score.reasons[0]
+    assert "Traceback" in (run.records[1].trajectory.error or "")
     assert all(session.is_closed for session in toolset.sessions)
 
 
@@ -286,7 +286,7 @@ class Prompted(ScriptedModel):
 @pytest.mark.parametrize("kept", [True, False])
 async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, kept: bool) -> None:
     run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=kept)
-    response = run.records[0].evidence.turns[0].model_calls[0].response
+    response = run.records[0].trajectory.turns[0].model_calls[0].response
     assert response.prompt_text == ("what was asked" if kept else "")
     assert response.prompt_token_ids == (2, 105)  # enough to see a doubled <bos>
 
@@ -318,7 +318,7 @@ async def test_cancelled_replay_keeps_finished_samples(
         await task
     assert len(read_records(tmp_path)) == 3
     invocation = json.loads((tmp_path / MANIFEST).read_text("utf-8"))["invocations"][-1]
-    assert (invocation["played"], invocation["finished"]) == (3, False)
+    assert (invocation["completed"], invocation["finished"]) == (3, False)
     model.left = 10
     run = await play(scenarios, model, run_dir=tmp_path)
     assert (run.kept, len(run.records)) == (3, 5)
@@ -412,7 +412,7 @@ async def test_manifest_contains_provenance_and_invocations(
     (invocation,) = manifest["invocations"]
     moments = [invocation["started_at"], run.records[0].started_at, invocation["ended_at"]]
     assert moments == sorted(moments)
-    assert (invocation["played"], invocation["kept"], invocation["finished"]) == (2, 0, True)
+    assert (invocation["completed"], invocation["kept"], invocation["finished"]) == (2, 0, True)
     again = await play(scenarios_of(load, 2), run_dir=tmp_path)
     assert [each.kept for each in again.manifest.invocations] == [0, 2]
 

@@ -1,4 +1,4 @@
-"""Injected tools and faults: distractors, the order of tools, scripted faults."""
+"""Injected tools and failures: distractors, the order of tools, scripted failures."""
 
 import json
 from pathlib import Path
@@ -15,9 +15,9 @@ from lhkit.harness.results.results import Run
 from lhkit.harness.running.plan import plan_run
 from lhkit.harness.running.run import replay
 from lhkit.harness.running.stress import Stress, parse_stress, stressed
-from lhkit.harness.running.tool_injection import NOT_APPLICABLE, distractors, inject_faults
+from lhkit.harness.running.tool_injection import NOT_APPLICABLE, distractors, inject_tool_failures
 from lhkit.harness.scenarios.loader import load_scenarios
-from lhkit.harness.scenarios.scenario import Scenario, ScriptedFault
+from lhkit.harness.scenarios.scenario import Scenario, ToolFailure
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.models.base import ChatModel
@@ -51,9 +51,11 @@ async def test_reference_model_passes_shipped_scenarios_under_stress() -> None:
     stress = parse_stress("distractors=20,shuffle,seed=7")
     scenarios = load_scenarios([scenario_folder()])
     run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), stress)
-    verdicts = {(r.sample_id.scenario, r.judgement.reasons) for r in run.records}
+    verdicts = {(r.sample_id.scenario, r.score.reasons) for r in run.records}
     assert verdicts == {(scenario.id, ()) for scenario in scenarios}
-    requests = [each for r in run.records for turn in r.evidence.turns for each in turn.model_calls]
+    requests = [
+        each for r in run.records for turn in r.trajectory.turns for each in turn.model_calls
+    ]
     labels = {each.response.identity.stress for each in requests if each.response.identity}
     assert labels == {stress.label}
 
@@ -62,13 +64,13 @@ async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, lo
     replies = [call("get_weather", city="Seoul"), call("find_notes", query="milk"), say("none")]
     stress = Stress(distractors=1)
     (record,) = (await play(load(FIND), ScriptedModel(replies), toolset, stress)).records
-    assert record.judgement.verdict is Verdict.FAIL
-    assert [c.outcome for c in record.evidence.turns[0].calls] == [NOT_APPLICABLE, "ok"]
-    assert record.judgement.scores[0].surplus_calls == 1
-    assert record.judgement.violations == ()
+    assert record.score.verdict is Verdict.FAIL
+    assert [c.outcome for c in record.trajectory.turns[0].calls] == [NOT_APPLICABLE, "ok"]
+    assert record.score.turn_scores[0].surplus_calls == 1
+    assert record.score.violations == ()
     replies = [call("find_notes", query="x"), call("find_notes", query="milk"), say("none")]
     (record,) = (await play(load(FIND), ScriptedModel(replies), toolset, stress)).records
-    assert record.judgement.verdict is Verdict.PASS
+    assert record.score.verdict is Verdict.PASS
 
 
 async def test_shuffle_depends_on_seed(toolset: Any, load: Load) -> None:
@@ -144,11 +146,11 @@ def test_stress_refuses_distractor_with_name_of_tool(toolset: Any) -> None:
         world.open({}, "ko")
 
 
-FAULTY = """
+FAILING = """
 - id: a
   ac: AC-11
   world: {notes: [{id: note-0, text: milk}]}
-  faults: [{tool: find_notes, times: 2}]
+  tool_failures: [{tool: find_notes, times: 2}]
   turns: [{user: find milk, confirm: accept, expect: {extra: any}, reply: {contains_any: [milk]}}]
 """
 
@@ -161,19 +163,19 @@ async def calls_of(
     scenario: Scenario, model: ScriptedModel, toolset: Toolset
 ) -> tuple[CallRecord, ...]:
     run = await replay([scenario], model, toolset=toolset, progress=False)
-    return run.records[0].evidence.turns[0].calls
+    return run.records[0].trajectory.turns[0].calls
 
 
-async def test_fault_fails_first_calls_only(load: Load, toolset: Toolset) -> None:
-    (scenario,) = load(FAULTY)
+async def test_failure_fails_first_calls_only(load: Load, toolset: Toolset) -> None:
+    (scenario,) = load(FAILING)
     calls = await calls_of(scenario, searching("m", "mi", "milk"), toolset)
     assert [each.outcome for each in calls] == ["handler_error", "handler_error", "ok"]
     assert all(each.ran for each in calls)
     assert "ScriptedFaultError" in calls[0].result["reason"]
 
 
-async def test_fault_counts_start_anew_with_each_sample(load: Load, toolset: Toolset) -> None:
-    (scenario,) = load(FAULTY)
+async def test_failure_counts_start_anew_with_each_sample(load: Load, toolset: Toolset) -> None:
+    (scenario,) = load(FAILING)
     outcomes = [
         [each.outcome for each in await calls_of(scenario, searching("m"), toolset)]
         for _ in range(2)
@@ -181,8 +183,8 @@ async def test_fault_counts_start_anew_with_each_sample(load: Load, toolset: Too
     assert outcomes == [["handler_error"], ["handler_error"]]
 
 
-async def test_refused_calls_do_not_use_up_faults(registry: ToolRegistry) -> None:
-    broken = inject_faults(registry, [ScriptedFault(tool="add_note")])
+async def test_refused_calls_do_not_use_up_failures(registry: ToolRegistry) -> None:
+    broken = inject_tool_failures(registry, [ToolFailure(tool="add_note")])
     dispatch = ToolDispatcher(broken).dispatch
     asked = ScriptedGate([False, True, True])
     outcomes = [
@@ -193,18 +195,20 @@ async def test_refused_calls_do_not_use_up_faults(registry: ToolRegistry) -> Non
     assert codes == ["validation", "ToolCancelled", "handler_error", "ToolOk"]
 
 
-async def test_plan_refuses_fault_of_unknown_tool(load: Load, toolset: Toolset) -> None:
-    (scenario,) = load(FAULTY.replace("tool: find_notes", "tool: find_note"))
-    with pytest.raises(ScenarioError, match=r"a\.faults\[0\]\.tool: there is no tool 'find_note'"):
+async def test_plan_refuses_failure_of_unknown_tool(load: Load, toolset: Toolset) -> None:
+    (scenario,) = load(FAILING.replace("tool: find_notes", "tool: find_note"))
+    with pytest.raises(
+        ScenarioError, match=r"a\.tool_failures\[0\]\.tool: there is no tool 'find_note'"
+    ):
         plan_run([scenario], searching(), toolset, repeats=1)
 
 
-async def test_content_hash_covers_faults(load: Load, toolset: Toolset) -> None:
-    (scenario,) = load(FAULTY)
-    once = scenario.model_copy(update={"faults": (ScriptedFault(tool="find_notes", times=1),)})
+async def test_content_hash_covers_failures(load: Load, toolset: Toolset) -> None:
+    (scenario,) = load(FAILING)
+    once = scenario.model_copy(update={"tool_failures": (ToolFailure(tool="find_notes", times=1),)})
     hashes = {
         next(plan_run([each], searching(), toolset, repeats=1).samples()).content_hash
-        for each in (scenario, once, scenario.model_copy(update={"faults": ()}))
+        for each in (scenario, once, scenario.model_copy(update={"tool_failures": ()}))
     }
     assert len(hashes) == 3
 
@@ -212,11 +216,11 @@ async def test_content_hash_covers_faults(load: Load, toolset: Toolset) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("[{times: 1}]", r":5: a\.faults\[0\]\.tool: is required"),
-        ("[{tool: find_notes, after: 1}]", r":5: a\.faults\[0\]\.after: unknown field"),
-        ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x is listed twice"),
+        ("[{times: 1}]", r":5: a\.tool_failures\[0\]\.tool: is required"),
+        ("[{tool: find_notes, after: 1}]", r":5: a\.tool_failures\[0\]\.after: unknown field"),
+        ("[{tool: x}, {tool: x}]", r":5: a\.tool_failures\[1\]\.tool: x is listed twice"),
     ],
 )
-async def test_loader_names_line_of_invalid_fault(load: Load, entry: str, message: str) -> None:
+async def test_loader_names_line_of_invalid_failure(load: Load, entry: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        load(FAULTY.replace("[{tool: find_notes, times: 2}]", entry))
+        load(FAILING.replace("[{tool: find_notes, times: 2}]", entry))

@@ -99,22 +99,22 @@ def play(play: Play, tmp_path: Path) -> Play:
 async def test_new_tool_is_confirmed_scored_and_recorded(play: Play, tmp_path: Path) -> None:
     run = await play(scenario("box"))
     (record,) = run.records
-    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons  # 1 is its default
-    came = [[each["name"] for each in turn.new_tools] for turn in record.evidence.turns]
+    assert record.score.verdict is Verdict.PASS, record.score.reasons  # 1 is its default
+    came = [[each["name"] for each in turn.new_tools] for turn in record.trajectory.turns]
     assert came == [["take"], []]
     assert [each["name"] for each in run.manifest.locales["en"].tools] == ["open_box"]
-    (taken,) = record.evidence.turns[1].calls
+    (taken,) = record.trajectory.turns[1].calls
     assert (taken.tool, taken.destructive, taken.gate) == ("take", True, "accepted")
     again = rescore(tmp_path / "run", [scenario("box")], Boxes())
     assert again.records == run.records
 
 
-async def test_new_tool_has_scripted_faults(play: Play) -> None:
-    run = await play(scenario("box", faults=[{"tool": "take"}]))
+async def test_new_tool_has_scripted_failures(play: Play) -> None:
+    run = await play(scenario("box", tool_failures=[{"tool": "take"}]))
     (record,) = run.records
-    (taken,) = record.evidence.turns[1].calls
+    (taken,) = record.trajectory.turns[1].calls
     assert (taken.gate, taken.outcome) == ("accepted", "handler_error")
-    assert record.judgement.verdict is Verdict.FAIL
+    assert record.score.verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("stress", ["distractors=2", "shuffle", "distractors=1,shuffle"])
@@ -123,8 +123,8 @@ async def test_new_tool_works_under_stress(clock: Callable[[], float], stress: s
         [scenario("box")], taking, toolset=Boxes(), stress=stress, progress=False, clock=clock
     )
     (record,) = run.records
-    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
-    (taken,) = record.evidence.turns[1].calls
+    assert record.score.verdict is Verdict.PASS, record.score.reasons
+    (taken,) = record.trajectory.turns[1].calls
     assert (taken.tool, taken.gate) == ("take", "accepted")
 
 

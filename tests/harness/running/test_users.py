@@ -47,7 +47,7 @@ WITH_TAG = [EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("o
 def asked(run: Run) -> list[tuple[str, bool]]:
     """Return the text of each write that the user was asked about, and the answer."""
     (record,) = run.records
-    calls = [each for turn in record.evidence.turns for each in turn.calls]
+    calls = [each for turn in record.trajectory.turns for each in turn.calls]
     return [(each.raw_args["text"], each.gate == "accepted") for each in calls]
 
 
@@ -241,13 +241,13 @@ async def test_simulated_user_gives_reasons_and_edits(
     made = {"note_id": "n1", "done": True} | wrong
     run = await play(scenarios, ScriptedModel([call("finish_note", **made), say("OK")]))
     (record,) = run.records
-    (finish,) = record.evidence.turns[0].calls
+    (finish,) = record.trajectory.turns[0].calls
     assert dict(finish.result) == reads
     assert finish.raw_args == finish.args == made
     edited = reads.get("edited", {})
     assert dict(finish.edited) == edited
     assert finish.run_args == (made | edited if edited else None) == finish.shown_args
-    assert (str(record.judgement.verdict) == "pass") is not wrong  # calls as proposed
+    assert (str(record.score.verdict) == "pass") is not wrong  # calls as proposed
     gate = run.summary().confirm
     assert gate.edited == bool(edited)
     assert dict(gate.edited_arguments) == {f"finish_note.{name}": 1 for name in edited}
@@ -266,7 +266,7 @@ async def test_careful_user_takes_a_value_from_the_reference_calls(play: Play, l
     gold = "      gold: {calls: [{tool: finish_note, args: {note_id: n1, done: true}}]}\n  final"
     made = call("finish_note", note_id="n2", done=True)
     run = await play(load(text.replace("  final", gold)), ScriptedModel([made, say("OK")]))
-    (finish,) = run.records[0].evidence.turns[0].calls
+    (finish,) = run.records[0].trajectory.turns[0].calls
     assert dict(finish.edited) == {"note_id": "n1"}
 
 
@@ -309,8 +309,8 @@ async def test_expected_calls_need_no_defaults_of_the_function(
     await replay(load(text), model, toolset=registry, user=user, run_dir=folder, progress=False)
     run = Run.load(folder)
     (record,) = run.records
-    assert str(record.judgement.verdict) == "pass"
-    (made,) = record.evidence.turns[0].calls
+    assert str(record.score.verdict) == "pass"
+    (made,) = record.trajectory.turns[0].calls
     assert (made.args, made.filled_in) == ({"text": "tea", "at": made.args["at"]}, ("/at",))
     assert made.result["data"] == made.args
     again = rescore(run, load(text), registry)
@@ -344,7 +344,7 @@ async def test_careful_user_compares_what_the_model_wrote(
     folder = tmp_path / "run"
     await replay(load(text), model, toolset=registry, run_dir=folder, progress=False)
     (record,) = Run.load(folder).records
-    (made,) = record.evidence.turns[0].calls
+    (made,) = record.trajectory.turns[0].calls
     assert (made.ran, made.is_edited) == answers
     if made.ran:
         assert made.result["data"] == {"text": "TEA", "to": "BO"}

@@ -112,7 +112,7 @@ async def test_warm_up_is_skipped_for_reused_samples(
 async def test_warm_up_ignores_errors(play: Play, load: Load) -> None:
     model = Reading(ServerUnreachableError("gone"))
     run = await play(chats(load, ko=3), model)
-    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 3
+    assert [record.score.verdict for record in run.records] == [Verdict.PASS] * 3
 
 
 async def test_warm_up_includes_distractors(play: Play, load: Load, toolset: Any) -> None:

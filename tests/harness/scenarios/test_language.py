@@ -267,19 +267,19 @@ async def test_claims_none_rejects_a_true_success_claim_too(
     data |= {"reply": {"claims": "none"}} if "scenario" in claims else {}
     record = await played(data, toolset, call("add_note", text="milk"), say(words))
     if claims and is_claim:
-        (reason,) = record.judgement.reasons
+        (reason,) = record.score.reasons
         assert reason.startswith("turn 0: the reply claims ")
     else:
-        assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+        assert record.score.verdict is Verdict.PASS, record.score.reasons
 
 
 async def test_scenario_reply_is_checked_over_all_replies(toolset: Any) -> None:
     data = one_turn() | {"reply": {"contains_all": ["milk", "bread"], "excludes": ["eggs"]}}
     data["turns"] = [{"user": "hi"}, {"user": "and?"}]
     good = await played(data, toolset, say("milk"), say("bread"))
-    assert good.judgement.verdict is Verdict.PASS
+    assert good.score.verdict is Verdict.PASS
     bad = await played(data, toolset, say("milk"), say("eggs"))
-    assert bad.judgement.reasons == (
+    assert bad.score.reasons == (
         "all replies: the reply lacks 'bread'",
         "all replies: the reply says 'eggs'",
     )
@@ -290,7 +290,7 @@ async def test_reference_reply_fits_the_scenario_reply(toolset: Any) -> None:
     scenario = Scenario.from_data(data)
     session = toolset.open(scenario.world, "en")
     gold = await run_sample(scenario, gold_model(scenario, session.registry), toolset)
-    assert gold.judgement.verdict is Verdict.PASS
+    assert gold.score.verdict is Verdict.PASS
 
 
 WHOLE = {"id": "note-1", "text": "milk", "done": False}
@@ -312,7 +312,7 @@ async def test_final_row_is_matched_by_some_fields_or_whole(
 ) -> None:
     data = one_turn(expect=ADD) | {"final": {"notes": [row]}}
     record = await played(data, toolset, call("add_note", text="milk"), say("ok"))
-    assert record.judgement.state_equal is fits
+    assert record.score.state_equal is fits
 
 
 def two_turns(**changes: Any) -> dict[str, Any]:
@@ -330,25 +330,25 @@ MILK, BREAD = call("add_note", text="milk"), call("add_note", text="bread")
 
 async def test_turn_final_is_checked_after_each_turn(toolset: Any) -> None:
     good = await played(two_turns(), toolset, MILK, say("ok"), BREAD, say("ok"))
-    assert good.judgement.verdict is Verdict.PASS, good.judgement.reasons
+    assert good.score.verdict is Verdict.PASS, good.score.reasons
     early = await played(two_turns(), toolset, MILK, BREAD, say("ok"), say("ok"))
-    (reason,) = early.judgement.reasons
+    (reason,) = early.score.reasons
     assert reason.startswith("turn 0: notes: unlisted row")
     assert "bread" in reason
     late = await played(two_turns(), toolset, say("ok"), MILK, BREAD, say("ok"))
-    assert [reason[:24] for reason in late.judgement.reasons] == [
+    assert [reason[:24] for reason in late.score.reasons] == [
         "turn 0: final.notes[0]: ",
         "turn 1: notes: unlisted ",
     ]
-    assert early.judgement.state_equal is True  # the end is right: only the turns tell
-    assert [score.passed for score in early.judgement.scores] == [False, True]
+    assert early.score.state_equal is True  # the end is right: only the turns tell
+    assert [score.passed for score in early.score.turn_scores] == [False, True]
 
 
 async def test_turn_with_empty_final_must_change_nothing(toolset: Any) -> None:
     data = two_turns()
     data["turns"][0]["final"] = {}
     record = await played(data, toolset, MILK, say("ok"), BREAD, say("ok"))
-    assert record.judgement.reasons[0].startswith("turn 0: notes: unlisted row")
+    assert record.score.reasons[0].startswith("turn 0: notes: unlisted row")
 
 
 async def test_turn_state_diff_is_recorded_only_where_a_turn_checks_state(
@@ -363,8 +363,8 @@ async def test_turn_state_diff_is_recorded_only_where_a_turn_checks_state(
         await play([Scenario.from_data(data)], model, run_dir=tmp_path / name)
         for data, name in ((two_turns(), "asked"), (plain, "unasked"))
     ]
-    assert [turn.state_diff is None for turn in asked.records[0].evidence.turns] == [False] * 2
-    assert [turn.state_diff is None for turn in unasked.records[0].evidence.turns] == [True] * 2
+    assert [turn.state_diff is None for turn in asked.records[0].trajectory.turns] == [False] * 2
+    assert [turn.state_diff is None for turn in unasked.records[0].trajectory.turns] == [True] * 2
     again = rescore(tmp_path / "asked", [Scenario.from_data(two_turns())], toolset)
     assert again.records == asked.records
     never = rescore(tmp_path / "unasked", [Scenario.from_data(two_turns())], toolset)
@@ -463,8 +463,8 @@ async def test_expected_results_need_a_call_each_that_returns_them(
     results: list[Any], calls: Sequence[Reply], reason: str | None
 ) -> None:
     record = await played(how_warm(results=results), Houses(), *calls, ANSWER, ANSWER)
-    assert record.judgement.verdict is (Verdict.FAIL if reason else Verdict.PASS)
-    assert "".join(record.judgement.reasons[:1]).startswith(reason or "")
+    assert record.score.verdict is (Verdict.FAIL if reason else Verdict.PASS)
+    assert "".join(record.score.reasons[:1]).startswith(reason or "")
 
 
 async def test_expected_result_may_come_from_an_earlier_turn_but_least_counts_this_turn() -> None:
@@ -472,12 +472,12 @@ async def test_expected_result_may_come_from_an_earlier_turn_but_least_counts_th
     data["turns"][1]["expect"] = {"results": [{"celsius": 17.5}], "extra": "any"}
     gold = [WARMTH, HEAT, ANSWER]
     record = await played(data, Houses(), *gold, ANSWER)
-    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+    assert record.score.verdict is Verdict.PASS, record.score.reasons
     data["turns"][1]["expect"]["least"] = 1
     record = await played(data, Houses(), *gold, ANSWER)
-    assert record.judgement.reasons == ("turn 1: the turn has 0 calls, expected at least 1",)
+    assert record.score.reasons == ("turn 1: the turn has 0 calls, expected at least 1",)
     record = await played(data, Houses(), *gold, WARMEST, ANSWER)
-    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+    assert record.score.verdict is Verdict.PASS, record.score.reasons
 
 
 async def test_mutate_skips_calls_that_return_the_expected_results() -> None:

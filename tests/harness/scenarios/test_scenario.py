@@ -1,4 +1,4 @@
-"""Scenario files and plain data: loading, and faults by file, line and field."""
+"""Scenario files and plain data: loading, and issues by file, line and field."""
 
 import json
 import re
@@ -116,12 +116,12 @@ TURN = f"{HEAD}turns:\n  - user: x\n    "
             "order: must be one of any, strict or a mapping (`key: value`): did you mean strict?",
         ),
         (
-            HEAD + "turns: [{user: x}]\n  faults: [{tool: t, times: 0}]\n",
-            ":4: a.faults[0].times: must be 1 or more",
+            HEAD + "turns: [{user: x}]\n  tool_failures: [{tool: t, times: 0}]\n",
+            ":4: a.tool_failures[0].times: must be 1 or more",
         ),
         (
-            HEAD + "turns: [{user: x}]\n  faults: [{tool: t, error: gone}]\n",
-            ":4: a.faults[0].error: must be handler_error",
+            HEAD + "turns: [{user: x}]\n  tool_failures: [{tool: t, error: gone}]\n",
+            ":4: a.tool_failures[0].error: must be handler_error",
         ),
         (HEAD + "tags: t\n  turns: [{user: x}]\n", ":3: a.tags: must be a list"),
         (
@@ -184,19 +184,19 @@ def with_another(value: Any, wrong: Any) -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", [None, 1.5, True, "maybe", " ", [], ["x", 1, 2], {}, {"x": 1}])
-def test_faults_do_not_use_pydantics_messages(tmp_path: Path, wrong: Any) -> None:
+def test_issues_do_not_use_pydantics_messages(tmp_path: Path, wrong: Any) -> None:
     raw = re.compile(r"(Input|String|Tuple|List|Field|Value) should|Extra inputs|Unexpected")
     (complete,) = read_yaml(COMPLETE).value
     file = tmp_path / "invalid.yaml"
     messages = set()
     for invalid in with_another(complete, wrong):
         file.write_text(json.dumps([invalid]), encoding="utf-8")
-        messages |= {fault.message for fault in read_sources([file]).faults}
+        messages |= {issue.message for issue in read_sources([file]).issues}
     assert messages
     assert sorted(filter(raw.search, messages)) == []
 
 
-def test_faults_are_listed_in_order_of_lines(load: Load) -> None:
+def test_issues_are_listed_in_order_of_lines(load: Load) -> None:
     text = (
         "- id: a\n  ac: x\n  wrong: 1\n  turns:\n  - usr: x\n"
         "- id: b\n  ac: x\n  locale: xx\n  turns: [{user: x, reply: {matches: '('}}]\n"
@@ -248,7 +248,7 @@ def test_load_scenarios_names_a_path_without_scenarios(tmp_path: Path, name: str
 def test_read_yaml_keeps_dates_as_text_and_expands_anchors() -> None:
     document = read_yaml("a: &x [2026-06-15, yes, 1.5]\nb: *x\n")
     assert document.value == {"a": ["2026-06-15", "yes", 1.5], "b": ["2026-06-15", "yes", 1.5]}
-    assert document.faults == ()
+    assert document.issues == ()
 
 
 def test_read_yaml_parses_with_libyaml() -> None:
@@ -343,12 +343,12 @@ def test_from_data_reports_invalid_fields(change: dict[str, Any], message: str) 
         ("a.yaml", "[" * 100_000 + "]" * 100_000, "nested deeper than 60 levels"),
     ],
 )
-def test_json_faults_have_file_line_and_field(
+def test_json_issues_have_file_line_and_field(
     tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
-    assert message in "\n".join(map(str, read_sources([file]).faults))
+    assert message in "\n".join(map(str, read_sources([file]).issues))
 
 
 @pytest.mark.parametrize("ac", ["", "  ac: null\n", "  ac:\n"])
@@ -364,14 +364,20 @@ def test_scenario_needs_no_criterion(ac: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ac", "fault"),
+    ("ac", "issue"),
     [
         *((blank, "must be more than white space") for blank in ('""', '" "')),
         *((other, "must be a text") for other in ("1", "[AC-1]")),
     ],
 )
-def test_scenario_refuses_an_invalid_criterion(ac: str, fault: str, tmp_path: Path) -> None:
+def test_scenario_refuses_an_invalid_criterion(ac: str, issue: str, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(f"- id: a\n  ac: {ac}\n  turns: [{{user: hi}}]\n", encoding="utf-8")
-    with pytest.raises(ScenarioError, match=rf"a.yaml:2: a.ac: {fault}"):
+    with pytest.raises(ScenarioError, match=rf"a.yaml:2: a.ac: {issue}"):
         load_scenarios([file])
+
+
+def test_loader_names_the_new_key_of_an_earlier_one(load: Load) -> None:
+    message = r":4: a\.faults: unknown field: did you mean tool_failures\?"
+    with pytest.raises(ScenarioError, match=message):
+        load(HEAD + "turns: [{user: x}]\n  faults: [{tool: t}]\n")

@@ -47,7 +47,7 @@ def names(folder: Path, text: str) -> list[str]:
         ),
     ],
 )
-def test_load_suite_names_file_and_field_of_faults(
+def test_load_suite_names_file_and_field_of_issues(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     path = written(tmp_path, text)

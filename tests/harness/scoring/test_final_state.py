@@ -255,9 +255,9 @@ async def test_broken_rule_is_recorded_and_fails_the_sample(
     scenarios = load(f"{ADD}  world: {world}\n")
     run = await play(scenarios, toolset=Ruled(toolset, one_note_only))
     (record,) = run.records
-    assert record.evidence.broken_rules == broken
-    assert record.judgement.verdict is (Verdict.FAIL if broken else Verdict.PASS)
-    assert [(each.code, each.severity) for each in record.judgement.violations] == [
+    assert record.trajectory.broken_rules == broken
+    assert record.score.verdict is (Verdict.FAIL if broken else Verdict.PASS)
+    assert [(each.code, each.severity) for each in record.score.violations] == [
         ("r1_one", Severity.ESCAPED) for _ in broken
     ]
 
@@ -268,10 +268,10 @@ async def test_invalid_broken_rules_make_the_sample_invalid(
 ) -> None:
     run = await play(load(ADD), toolset=Ruled(toolset, lambda *_: [rule]))
     (record,) = run.records
-    assert record.judgement.verdict is Verdict.INVALID
-    assert record.evidence.fault is not None
-    assert record.evidence.fault.startswith("broken_rules() is invalid: ")
-    assert "\n" not in record.evidence.fault
+    assert record.score.verdict is Verdict.INVALID
+    assert record.trajectory.error is not None
+    assert record.trajectory.error.startswith("broken_rules() is invalid: ")
+    assert "\n" not in record.trajectory.error
     assert decode_line(encode_record(record)) == record
 
 
@@ -317,14 +317,14 @@ async def test_unlisted_write_counts_where_the_sample_ends_invalid(
         run_dir=tmp_path / "run",
     )
     (record,) = run.records
-    assert record.judgement.verdict is Verdict.INVALID
-    assert [each.code for each in record.judgement.violations] == ["unlisted_write"]
+    assert record.score.verdict is Verdict.INVALID
+    assert [each.code for each in record.score.violations] == ["unlisted_write"]
     assert tally("all", run.records).occurred == 1
     result = check_thresholds(run, ThresholdOptions(), load_catalog("en"))
     assert result.exit_code is ExitCode.FAILED
     if kind != "close":  # rescoring closes no session after a conversation
         again = rescore(tmp_path / "run", scenarios, faulty)
-        assert again.records[0].judgement == record.judgement
+        assert again.records[0].score == record.score
 
 
 def numbered(n: int) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lhkit.conversation.events import EndReason
 from lhkit.conversation.messages import GateOutcome
-from lhkit.harness.records.record import CallRecord, Evidence, TurnRecord
+from lhkit.harness.records.record import CallRecord, Trajectory, TurnRecord
 from lhkit.harness.scenarios.scenario import ForbiddenCall, Scenario, Turn
 from lhkit.harness.scoring.matching import match_calls
 from lhkit.harness.scoring.violations import (
@@ -54,10 +54,12 @@ def codes(
     read = CallRecord(tool="read", raw_args={}, result=result or {"status": "ok", "data": {}})
     write = CallRecord(tool="write", raw_args=args, result={"status": "ok", "data": {}})
     turn = TurnRecord(user=user, ended=EndReason.ANSWERED, calls=(read, write), reply="")
-    evidence = Evidence(turns=(turn,), initial_state={"rows": state}, final_state={"rows": state})
+    trajectory = Trajectory(
+        turns=(turn,), initial_state={"rows": state}, final_state={"rows": state}
+    )
     nothing_expected = match_calls([], [], schemas={})
     found = find_violations(
-        scenario, evidence, [nothing_expected], schemas={"write": schema}, today=MONDAY
+        scenario, trajectory, [nothing_expected], schemas={"write": schema}, today=MONDAY
     )
     return [each.code for each in found]
 
@@ -219,9 +221,9 @@ def test_find_violations_is_linear_in_calls(gate: GateOutcome) -> None:
             for i in range(n)
         )
         turn = TurnRecord(user=" ".join(f"x-{i}" for i in range(n)), ended=EndReason.ANSWERED)
-        evidence = Evidence(turns=(replace(turn, calls=calls),))
+        trajectory = Trajectory(turns=(replace(turn, calls=calls),))
         scenario = Scenario(id="s", ac="AC-1", turns=(Turn.model_construct(user=turn.user),))
         match = match_calls([], [], schemas={})
-        return lambda: find_violations(scenario, evidence, [match], schemas={}, today=MONDAY)
+        return lambda: find_violations(scenario, trajectory, [match], schemas={}, today=MONDAY)
 
     assert growth(prepare, 40) < 2.6

@@ -15,7 +15,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Issue:
     """A validation error of plain data and its place."""
 
     path: Path
@@ -43,29 +43,29 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def checked_by(check: Callable[[_T], Iterable[Fault]]) -> AfterValidator:
-    """Return a validator that raises every fault that `check` yields for a value."""
+def checked_by(check: Callable[[_T], Iterable[Issue]]) -> AfterValidator:
+    """Return a validator that raises every issue that `check` yields for a value."""
 
     def validate(value: _T) -> _T:
         errors = [
             InitErrorDetails(
-                type=PydanticCustomError("fault", "{message}", {"message": fault.message}),
-                loc=fault.path,
+                type=PydanticCustomError("issue", "{message}", {"message": issue.message}),
+                loc=issue.path,
                 input=None,
             )
-            for fault in check(value)
+            for issue in check(value)
         ]
         if errors:
-            raise ValidationError.from_exception_data("faults", errors)
+            raise ValidationError.from_exception_data("issues", errors)
         return value
 
     return AfterValidator(validate)
 
 
-def validation_faults(
+def validation_issues(
     error: ValidationError, adapter: TypeAdapter[Any], value: Any, at: Path = ()
-) -> tuple[Fault, ...]:
-    """Return the errors of a validation in plain words, one fault for each place.
+) -> tuple[Issue, ...]:
+    """Return the errors of a validation in plain words, one issue for each place.
 
     Args:
         error: raised by the adapter.
@@ -83,7 +83,7 @@ def validation_faults(
         path = _error_path(details["loc"], details["type"], places)
         by_path.setdefault(path, []).append(details)
     return tuple(
-        Fault((*at, *path), _error_message(errors, _known_fields(schema, path[:-1])))
+        Issue((*at, *path), _error_message(errors, _known_fields(schema, path[:-1])))
         for path, errors in by_path.items()
     )
 
@@ -153,9 +153,16 @@ def _error_message(errors: Sequence[ErrorDetails], known: Sequence[str]) -> str:
     return message + did_you_mean(name, known)
 
 
+_RENAMED: Mapping[str, str] = {"faults": "tool_failures"}
+"""Keys of scenario files from before a first release that look unlike the present ones."""
+
+
 def did_you_mean(written: Any, known: Sequence[str]) -> str:
     """Return `: did you mean …?` with the closest known word, or an empty text."""
-    close = get_close_matches(written.lower(), known, n=1) if isinstance(written, str) else []
+    if not isinstance(written, str):
+        return ""
+    renamed = _RENAMED.get(written, "")
+    close = [renamed] if renamed in known else get_close_matches(written.lower(), known, n=1)
     return f": did you mean {close[0]}?" if close else ""
 
 
