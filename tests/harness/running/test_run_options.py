@@ -26,7 +26,16 @@ from tests.harness.build import Load, Play
 
 pytestmark = pytest.mark.anyio
 
-OPENS = {"model", "base_url", "dialect", "constraint", "dtype", "runtime", "toolset"}
+OPENS = {
+    "model",
+    "base_url",
+    "chat_template",
+    "dialect",
+    "constraint",
+    "dtype",
+    "runtime",
+    "toolset",
+}
 """Options that say how to open the model and the toolset, which `replay` is given."""
 
 NOT_OFFERED = {"max_attempts", "instructions"}
