@@ -1,4 +1,7 @@
-"""The command line: a module for each command, listed in `parser`; shared options in `options`."""
+"""The command line: a module or a package for each command; what they share is in `frame`.
+
+`suite_run` runs the samples of the pytest plugin.
+"""
 
 from lhkit.cli.frame.exit_codes import ExitCode
 

@@ -8,5 +8,5 @@
 - `authoring`: lint, reference models, scenarios from chats. `chats`: kept chats and reviews.
 - `exports`: other tools' formats, training data.
 
-Knows no command, no notebook and no toolset of its own.
+Imports no command, no notebook and no toolset of its own.
 """

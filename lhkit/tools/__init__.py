@@ -6,7 +6,8 @@
 - `validation`: checks a call's arguments; `describe` words the messages for the model.
 - `dispatcher`: `ToolDispatcher`, which validates, confirms and runs one call; `outcome_draft`
   collects its outcome.
-- `schema`, `json_schema`, `drafts`, `patterns`: JSON Schema, its older drafts, its patterns.
+- `json_schema`, `drafts`: JSON Schema and its older drafts (`lhkit.base` navigates schemas).
+- `notices`: tools that are left out, descriptions that are cut.
 
 A new kind of tool is a function that returns a `ToolDefinition`; its handler takes the validated
 arguments and the dependencies. `functions` and `lhkit.mcp.toolset` have two; this is a third:

@@ -1,7 +1,7 @@
 """Texts for people, in Korean (default) and English: one TOML file for each locale.
 
 Texts for the model are in the prompts of a domain and in the dialects, except for error reasons of
-tool calls (`dispatch`, `validation`).
+tool calls (the tables `[dispatch]` and `[validation]`).
 """
 
 import string

@@ -1,5 +1,5 @@
 """Speak HTTP with a running model server, whoever started it.
 
-Requests, streams, errors and what a server reveals of itself. Starts no process and reads no
-weights.
+Requests, streams, errors and what a server reveals of itself. Starts no server and reads no
+weights; chat templates run in a sandbox, in a process of its own.
 """

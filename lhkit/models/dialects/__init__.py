@@ -8,7 +8,8 @@
 - `values`: strings and values in text; `constraint`: grammars for constrained decoding.
 - `training`: training data from conversations.
 
-A new family is one module and one row in `DIALECTS`.
+A new dialect is one module and one row in `_ALL`; a family that uses it is a row in
+`lhkit.models.families`.
 """
 
 from collections.abc import Mapping
