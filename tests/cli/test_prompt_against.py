@@ -253,7 +253,7 @@ async def test_prompt_against_run_compares_what_was_sent(
     async with FakeVllm(streams(completion(["right"])), routes=routes) as server:
         options = EvalOptions(
             paths=(file,),
-            base_urls=(server.base_url,),
+            base_url=server.base_url,
             name="run",
             runs_dir=tmp_path,
             keep_prompts=keeps,

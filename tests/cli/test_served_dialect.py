@@ -59,7 +59,7 @@ async def evaluated(
     file.write_text(SCENARIO, encoding="utf-8")
     settings = Settings(locale=locale, base_url=None, cache_dir=folder / "cache")
     async with FakeVllm(*behaviours, routes={"/v1/models": models(name)}) as server:
-        given = {"paths": (file,), "base_urls": (server.base_url,), "name": "run", **options}
+        given = {"paths": (file,), "base_url": server.base_url, "name": "run", **options}
         await evaluate(EvalOptions(runs_dir=folder / "runs", **given), settings)
         bodies = server.bodies
     return bodies, json.loads((folder / "runs/run/manifest.json").read_bytes())
