@@ -1,6 +1,7 @@
 """What is sent and said if a server's model is of another family than the dialect."""
 
 import asyncio
+import hashlib
 import json
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ from tests.models.fake_vllm import (
     models,
     streams,
 )
+from tests.models.templates_of_tests import FUNCTIONGEMMA, GEMMA4
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +83,18 @@ async def test_eval_without_dialect_takes_that_of_the_family(
     assert manifest["models"][0]["dialect"] == dialect
     assert manifest["invocations"][0]["remarks"] == []
     assert "Warning" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("gemma-4-E2B-it", GEMMA4), ("functiongemma-270m-it", FUNCTIONGEMMA)]
+)
+async def test_eval_records_hash_of_template(name: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "chat_template.jinja"
+    file.write_text(text, encoding="utf-8")
+    (body,), manifest = await evaluated(tmp_path, name, SAYS, chat_template=file)
+    (model,) = manifest["models"]
+    assert model["template_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert body["prompt"].count("<bos>") == 1
 
 
 @pytest.mark.parametrize(
