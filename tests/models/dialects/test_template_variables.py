@@ -6,6 +6,7 @@ environment; some prompts go through the worker itself.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -109,8 +110,9 @@ def test_variables_of_toolset_give_the_built_in_prompt(reference: str, locale: s
 
 @pytest.mark.parametrize("server", MCP_TOOLS)
 def test_variables_of_mcp_tools_give_the_built_in_prompt(server: str) -> None:
-    tools, messages = MCP_TOOLS[server], CONVERSATIONS["two calls in a message"]
-    assert gemma4(messages, tools) == DIALECTS["gemma4"].encode(messages, tools)
+    tools = MCP_TOOLS[server]
+    for messages in CONVERSATIONS.values():
+        assert gemma4(messages, tools) == DIALECTS["gemma4"].encode(messages, tools)
 
 
 @given(messages=conversations(), tools=TOOLS, instructions=WORDS)
@@ -217,11 +219,32 @@ def test_variables_have_results_in_the_format_of_the_toolset(
         assert ("status" in prompt) == (result_format == "envelope")
 
 
-def test_variables_escape_what_a_template_would_write_as_it_is() -> None:
-    """The documented exception: a template cannot write a string with a token in JSON quotes."""
-    messages = [ASK, call(at="<turn|>")]
-    assert '<|"|>< turn|><|"|>' in gemma4(messages)
-    assert '"\\u003cturn|>"' in DIALECTS["gemma4"].encode(messages, ())
+@pytest.mark.parametrize(
+    ("calls", "theirs", "ours"),
+    [
+        ([call(at="<turn|>")], '<|"|>< turn|><|"|>', '"\\u003cturn|>"'),
+        ([call(at={"a b": 1})], "{a b:1}", '{<|"|>a b<|"|>:1}'),
+        (
+            [call(), replace(MALFORMED, index=1)],
+            "< |tool_call>call:l<|tool_call>call:look{}<tool_call|>",
+            "<|tool_call>call:look{}<tool_call|>< |tool_call>call:l",
+        ),
+    ],
+    ids=["token in a string", "key that is no word", "malformed call after another"],
+)
+def test_variables_differ_where_a_template_cannot_render_the_built_in_prompt(
+    calls: list[Message], theirs: str, ours: str
+) -> None:
+    """The exceptions of docs/dialects.md."""
+    assert theirs in gemma4([ASK, *calls])
+    assert ours in DIALECTS["gemma4"].encode([ASK, *calls], ())
+
+
+def test_functiongemma_template_closes_the_turn_after_a_malformed_call() -> None:
+    messages = [ASK, MALFORMED]
+    ours = DIALECTS["functiongemma"].encode(messages, ())
+    closed = ours.replace("call:l<", "call:l<end_of_turn>\n<")
+    assert functiongemma(messages) == closed != ours
 
 
 def test_worker_renders_the_built_in_prompt() -> None:
