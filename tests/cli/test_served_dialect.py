@@ -206,7 +206,7 @@ async def test_panel_shows_that_dialect_does_not_fit(
 async def test_plugin_says_that_dialect_does_not_fit(
     name: str, options: list[str], expected: str, tmp_path: Path
 ) -> None:
-    project = Path(lhkit.cli.__file__).parent / "project"
+    project = Path(lhkit.cli.__file__).parent / "init" / "project"
     for file in ("tools.py", "shopping.scenario.yaml"):
         shutil.copy(project / file, tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -226,9 +226,10 @@ async def test_plugin_says_that_dialect_does_not_fit(
             check=False,
         )
         bodies = server.bodies
-    assert expected in done.stdout, done.stdout
+    printed = done.stdout + done.stderr  # a refusal at the start is an error of usage
+    assert expected in printed, printed
     if not expected:
-        assert "lhkit: Warning" not in done.stdout
+        assert "lhkit: Warning" not in printed
         assert all("<start_of_turn>developer" in body["prompt"] for body in bodies)
 
 
