@@ -23,6 +23,7 @@ from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
 from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
+from tests.models.dialects.chat_templates import NEWEST, revision_text
 from tests.models.fake_llama_cpp import PROPS, FakeLlamaCpp, native
 from tests.models.fake_vllm import (
     Behaviour,
@@ -36,6 +37,7 @@ from tests.models.templates_of_tests import FUNCTIONGEMMA, GEMMA3, GEMMA4
 
 pytestmark = pytest.mark.anyio
 
+ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 6, 15)
 TOOLS = tuple(
     ToolDefinition(
@@ -253,7 +255,7 @@ async def test_prompt_against_run_compares_what_was_sent(
     async with FakeVllm(streams(completion(["right"])), routes=routes) as server:
         options = EvalOptions(
             paths=(file,),
-            base_urls=(server.base_url,),
+            base_url=server.base_url,
             name="run",
             runs_dir=tmp_path,
             keep_prompts=keeps,
@@ -292,6 +294,39 @@ async def test_prompt_against_sft_file_compares_training_text(
     sft.write_text(json.dumps(row) + "\n", encoding="utf-8")
     with pytest.raises(UsageError, match="No conversation of"):
         await show_prompt(options, settings)
+
+
+LIFE_HELPER = ("ac12-add-one-ko-01", "ac04-check-then-log-en-01", "ac01-snack-and-oversleep-ko-01")
+PANTRY = ROOT / "evals" / "pantry"
+
+
+@pytest.mark.parametrize(
+    ("given", "revision", "theirs"),
+    [
+        *(({"scenario": name}, "gemma4_v5", set()) for name in LIFE_HELPER),
+        ({"scenario": "pantry-freezer-roll-call-ko-01"}, "gemma4_v5", set()),
+        ({"scenario": "ac04-check-then-log-en-01"}, "gemma4_v4", {"None"}),
+        ({"scenario": "ac01-snack-and-oversleep-ko-01"}, "gemma4_v2", {"<|turn>model\n"}),
+    ],
+)
+async def test_prompt_against_googles_templates_shows_what_the_docs_say(
+    given: dict[str, Any],
+    revision: str,
+    theirs: set[str],
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The newest revision renders whole conversations as lhkit; older ones as in the table."""
+    file = tmp_path / "chat_template.jinja"
+    file.write_text(revision_text(revision), encoding="utf-8")
+    if given["scenario"].startswith("pantry"):
+        given = {**given, "toolset": f"{PANTRY}/pantry.py:toolset", "paths": (PANTRY,)}
+    options = PromptOptions(against=str(file), as_json=True, **given)
+    code = await show_prompt(options, Settings(base_url=None))
+    report = json.loads(capsys.readouterr().out)
+    assert (report["dialect"], report["is_whole"], code) == ("gemma4", True, int(bool(theirs)))
+    assert {place["theirs"] for place in report["places"]} == theirs
 
 
 def renders(text: str) -> Behaviour:
@@ -393,6 +428,20 @@ async def test_doctor_compares_rendering_of_server(
         options = DoctorOptions(base_url=server.base_url)
         assert await examine(options, Settings(locale="en")) == code
     assert line in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["gemma-4-E2B-it", "functiongemma-270m-it"])
+async def test_doctor_finds_server_with_own_template_the_same(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server renders chat messages, in which FunctionGemma's sentence is sent too."""
+    text = FUNCTIONGEMMA if name.startswith("function") else revision_text(NEWEST)
+    warm = streams(completion(["네"], cached_tokens=640))
+    refused = answers(400, '{"error":{"message":"no parser","code":400}}')
+    routes = {"/tokenize": renders(text), "/detokenize": detokenizes, "/v1/models": models(name)}
+    async with FakeVllm(warm, warm, refused, routes=routes) as server:
+        assert await examine(DoctorOptions(base_url=server.base_url), Settings(locale="en")) == 0
+    assert "renders a first request as lhkit does" in capsys.readouterr().out
 
 
 async def test_llama_cpp_template_renders_the_prompts() -> None:

@@ -1,6 +1,7 @@
 """What is sent and said if a server's model is of another family than the dialect."""
 
 import asyncio
+import hashlib
 import json
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ from tests.models.fake_vllm import (
     models,
     streams,
 )
+from tests.models.templates_of_tests import FUNCTIONGEMMA, GEMMA4
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +61,7 @@ async def evaluated(
     file.write_text(SCENARIO, encoding="utf-8")
     settings = Settings(locale=locale, base_url=None, cache_dir=folder / "cache")
     async with FakeVllm(*behaviours, routes={"/v1/models": models(name)}) as server:
-        given = {"paths": (file,), "base_urls": (server.base_url,), "name": "run", **options}
+        given = {"paths": (file,), "base_url": server.base_url, "name": "run", **options}
         await evaluate(EvalOptions(runs_dir=folder / "runs", **given), settings)
         bodies = server.bodies
     return bodies, json.loads((folder / "runs/run/manifest.json").read_bytes())
@@ -81,6 +83,18 @@ async def test_eval_without_dialect_takes_that_of_the_family(
     assert manifest["models"][0]["dialect"] == dialect
     assert manifest["invocations"][0]["remarks"] == []
     assert "Warning" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("gemma-4-E2B-it", GEMMA4), ("functiongemma-270m-it", FUNCTIONGEMMA)]
+)
+async def test_eval_records_hash_of_template(name: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "chat_template.jinja"
+    file.write_text(text, encoding="utf-8")
+    (body,), manifest = await evaluated(tmp_path, name, SAYS, chat_template=file)
+    (model,) = manifest["models"]
+    assert model["template_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert body["prompt"].count("<bos>") == 1
 
 
 @pytest.mark.parametrize(
@@ -192,7 +206,7 @@ async def test_panel_shows_that_dialect_does_not_fit(
 async def test_plugin_says_that_dialect_does_not_fit(
     name: str, options: list[str], expected: str, tmp_path: Path
 ) -> None:
-    project = Path(lhkit.cli.__file__).parent / "project"
+    project = Path(lhkit.cli.__file__).parent / "init" / "project"
     for file in ("tools.py", "shopping.scenario.yaml"):
         shutil.copy(project / file, tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -212,9 +226,10 @@ async def test_plugin_says_that_dialect_does_not_fit(
             check=False,
         )
         bodies = server.bodies
-    assert expected in done.stdout, done.stdout
+    printed = done.stdout + done.stderr  # a refusal at the start is an error of usage
+    assert expected in printed, printed
     if not expected:
-        assert "lhkit: Warning" not in done.stdout
+        assert "lhkit: Warning" not in printed
         assert all("<start_of_turn>developer" in body["prompt"] for body in bodies)
 
 

@@ -59,27 +59,60 @@ properties:{ {{- '' -}}
 """
 
 FUNCTIONGEMMA = """\
+{%- macro value(v) -%}
+{%- if v is string -%}<escape>{{ v }}<escape>
+{%- elif v is none -%}null
+{%- elif v is boolean -%}{{ 'true' if v else 'false' }}
+{%- elif v is mapping -%}
+{ {{- '' -}}
+{%- for key, item in v | dictsort -%}{{ key }}:{{ value(item) }}{{ ',' if not loop.last }}{%- endfor -%}
+{{- '}' -}}
+{%- elif v is sequence -%}
+[ {{- '' -}}
+{%- for item in v -%}{{ value(item) }}{{ ',' if not loop.last }}{%- endfor -%}
+{{- ']' -}}
+{%- else -%}{{ v }}
+{%- endif -%}
+{%- endmacro -%}
 {{- bos_token -}}
-{%- for m in messages -%}
-{{- '<start_of_turn>' + m.role + '\\n' -}}
+{%- set rest = messages -%}
+{%- if tools or (messages and messages[0].role in ['system', 'developer']) -%}
+{{- '<start_of_turn>developer\\n' -}}
+{%- if messages and messages[0].role in ['system', 'developer'] -%}{{- messages[0].content | trim -}}{%- set rest = messages[1:] -%}{%- endif -%}
+{%- for tool in tools or [] -%}
+{%- set f = tool.function -%}
+{{- '<start_function_declaration>declaration:' + f.name + '{description:' + value(f.description) + ',parameters:{' -}}
+{%- if f.parameters.properties -%}
+properties:{ {{- '' -}}
+{%- for name, p in f.parameters.properties | dictsort -%}
+{{- name -}}:{description:{{ value(p.description) }},type:{{ value(p.type | upper) }}}{{ ',' if not loop.last }}
+{%- endfor -%}
+{{- '},' -}}
+{%- endif -%}
+{%- if f.parameters.required -%}required:{{ value(f.parameters.required) }},{%- endif -%}
+{{- 'type:<escape>OBJECT<escape>}}<end_function_declaration>' -}}
+{%- endfor -%}
+{{- '<end_of_turn>\\n' -}}
+{%- endif -%}
+{%- set ns = namespace(last='') -%}
+{%- for m in rest -%}
 {%- if m.role == 'tool' -%}
 {%- for r in m.content -%}
-{{- '<start_function_response>response:' + r.name + '{value:' + r.response | tojson + '}<end_function_response>' -}}
+{{- '<start_function_response>response:' + r.name + value(r.response) + '<end_function_response>' -}}
 {%- endfor -%}
+{%- set ns.last = 'result' -%}
 {%- else -%}
-{{- m.content -}}
-{%- if loop.first -%}
-{%- for tool in tools or [] -%}
-{{- '<start_function_declaration>declaration:' + tool.function.name + '{}<end_function_declaration>' -}}
-{%- endfor -%}
-{%- endif -%}
+{{- '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' if ns.last not in ['call', 'result'] -}}
+{{- m.content | trim -}}
 {%- for c in m.tool_calls or [] -%}
-{{- '<start_function_call>call:' + c.function.name + c.function.arguments | tojson + '<end_function_call>' -}}
+{{- '<start_function_call>call:' + c.function.name + value(c.function.arguments) + '<end_function_call>' -}}
 {%- endfor -%}
+{%- if not m.tool_calls -%}{{- '<end_of_turn>\\n' -}}{%- endif -%}
+{%- if m.tool_calls and (loop.last or loop.nextitem.role != 'tool') -%}{{- '<start_function_response>' -}}{%- endif -%}
+{%- set ns.last = 'call' if m.tool_calls else '' -%}
 {%- endif -%}
-{{- '<end_of_turn>\\n' -}}
 {%- endfor -%}
-{{- '<start_of_turn>model\\n' -}}
+{{- '<start_of_turn>model\\n' if ns.last not in ['call', 'result'] -}}
 """
 
 GEMMA3 = """\

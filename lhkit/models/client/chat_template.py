@@ -23,6 +23,7 @@ from lhkit.conversation.messages import Message
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import ToolSpec
 from lhkit.models.dialects.marked import MarkedDialect
+from lhkit.models.dialects.markup import Markup
 from lhkit.models.dialects.template import template_variables
 from lhkit.models.families import Family, family_of, template_family
 
@@ -146,7 +147,7 @@ class ChatTemplate:
         Raises:
             UsageError: the dialect is none that a template renders, or as `render`.
         """
-        markup = _native(dialect).markup
+        markup = native_markup(dialect)
         variables = template_variables(markup, messages, tools, instructions)
         return self.render({**variables, "add_generation_prompt": True})
 
@@ -177,7 +178,12 @@ def is_native(dialect: str) -> bool:
     return isinstance(DIALECTS.get(dialect), MarkedDialect)
 
 
-def _native(dialect: str) -> MarkedDialect:
+def native_markup(dialect: str) -> Markup:
+    """Return the tokens of a native dialect.
+
+    Raises:
+        UsageError: the dialect is none that a template renders.
+    """
     known = DIALECTS.get(dialect)
     if not isinstance(known, MarkedDialect):
         raise UsageError(
@@ -185,7 +191,7 @@ def _native(dialect: str) -> MarkedDialect:
             "lhkit's own formats, and with openai the server renders the prompt. Leave "
             "--chat-template out, or give --dialect functiongemma or gemma4."
         )
-    return known
+    return known.markup
 
 
 def require_template(path: Path, dialect: str | None) -> None:
@@ -198,7 +204,7 @@ def require_template(path: Path, dialect: str | None) -> None:
     require_jinja()
     find_chat_template(path)
     if dialect is not None:
-        _native(dialect)
+        native_markup(dialect)
 
 
 def require_jinja() -> None:

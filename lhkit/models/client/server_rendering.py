@@ -2,7 +2,7 @@
 
 from lhkit.models.base import ModelRequest
 from lhkit.models.client.call_probe import PROBE_MESSAGES, PROBE_TOOLS
-from lhkit.models.client.chat_template import is_native
+from lhkit.models.client.chat_template import is_native, native_markup
 from lhkit.models.client.client import HttpModel
 from lhkit.models.client.request import chat_messages, chat_tools
 from lhkit.models.dialects.prompt_diff import Place, prompt_differences
@@ -17,7 +17,9 @@ async def served_prompt(model: HttpModel, request: ModelRequest, prompt: str) ->
     """
     if not is_native(model.identity.dialect):
         return await model.prompt_of_server(turn_messages(prompt), ())
-    messages = chat_messages(request.messages, request.instructions)
+    markup = native_markup(model.identity.dialect)
+    system = markup.system_text(request.instructions, has_tools=bool(request.tools))
+    messages = chat_messages(request.messages, system)
     return await model.prompt_of_server(messages, chat_tools(request.tools))
 
 

@@ -31,6 +31,7 @@ FUNCTIONGEMMA_MARKUP = Markup(
     skips_standard_names=True,
     declares_nullable=False,
     declares_responses=False,
+    has_tool_role=True,
 )
 
 FUNCTIONGEMMA = MarkedDialect(

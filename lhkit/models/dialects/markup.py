@@ -35,6 +35,8 @@ class Markup:
         skips_standard_names: properties that are called like a keyword (`type`) are left out.
         declares_nullable: `nullable` is rendered.
         declares_responses: the schema of a result (`response` of a tool) is rendered.
+        has_tool_role: the template reads results from messages of the role `tool`, and writes the
+            text of a message before its calls; otherwise `tool_responses` of the model's message.
     """
 
     turn: tuple[str, str]
@@ -50,6 +52,14 @@ class Markup:
     skips_standard_names: bool = False
     declares_nullable: bool = True
     declares_responses: bool = True
+    has_tool_role: bool = False
+
+    def system_text(self, instructions: str, *, has_tools: bool) -> str:
+        """Return the system text, with the family's sentence if there are tools."""
+        lines = [instructions.strip()] if instructions.strip() else []
+        if has_tools and self.sentence and not _contains(instructions, self.sentence):
+            lines.append(self.sentence)
+        return self.escape_control_tokens("\n".join(lines))
 
     def escape_control_tokens(self, text: str) -> str:
         """Return `text` without control tokens: `<escape>` becomes `< escape>`."""
@@ -91,6 +101,11 @@ class Markup:
         if self.control.search(text) or LONE_SURROGATE.search(text):
             return quoted(text, self.control)
         return f"{self.quote}{text}{self.quote}"
+
+
+def _contains(text: str, sentence: str) -> bool:
+    """Return whether `text` contains a sentence, in any case and with any white space."""
+    return sentence.casefold() in " ".join(text.casefold().split())
 
 
 def sorted_items(members: Mapping[str, Any]) -> list[tuple[str, Any]]:

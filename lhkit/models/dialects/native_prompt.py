@@ -15,7 +15,7 @@ Where a template cannot express a conversation, these extensions apply:
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from lhkit.base.json_values import NotJsonError
 from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
@@ -31,8 +31,6 @@ from lhkit.models.dialects.declaration import render_declaration
 from lhkit.models.dialects.markup import Markup, render_call
 from lhkit.models.dialects.turns import BOS
 
-_Turn: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
-
 
 def render_prompt(
     markup: Markup, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str
@@ -46,7 +44,7 @@ def render_prompt(
     parts = [BOS, _system_turn(markup, tools, instructions)]
     role = ""
     is_answered = False  # the last message has calls, so the model's turn stays open
-    for group in _joined(group_messages(messages)):
+    for group in joined_groups(group_messages(messages)):
         if (next_role := "user" if isinstance(group, UserMessage) else "model") != role:
             parts.append((f"{end}\n" if role else "") + f"{start}{next_role}\n")
             role = next_role
@@ -58,28 +56,20 @@ def render_prompt(
 
 
 def _system_turn(markup: Markup, tools: Sequence[ToolSpec], instructions: str) -> str:
-    lines = [instructions.strip()] if instructions.strip() else []
-    if tools and markup.sentence and not _contains(instructions, markup.sentence):
-        lines.append(markup.sentence)
-    if not lines and not tools:
+    text = markup.system_text(instructions, has_tools=bool(tools))
+    if not text and not tools:
         return ""
     declarations = "".join(render_declaration(markup, tool) for tool in tools)
-    text = markup.escape_control_tokens("\n".join(lines))
     start, end = markup.turn
     return f"{start}{markup.system_role}\n{text}{declarations}{end}\n"
 
 
-def _contains(text: str, sentence: str) -> bool:
-    """Return whether `text` contains a sentence, in any case and with any white space."""
-    return sentence.casefold() in " ".join(text.casefold().split())
-
-
-def _joined(groups: Sequence[Group]) -> Iterator[_Turn]:
+def joined_groups(groups: Sequence[Group]) -> Iterator[Group]:
     """Yield the groups, adjacent messages of one role as one, as in chat messages.
 
     Calls and what follows them stay apart, since their results are between them.
     """
-    last: _Turn | None = None
+    last: Group | None = None
     for group in groups:
         match last, group:
             case UserMessage(), UserMessage():
@@ -99,7 +89,7 @@ def _joined(groups: Sequence[Group]) -> Iterator[_Turn]:
         yield last
 
 
-def _body(markup: Markup, group: _Turn) -> str:
+def _body(markup: Markup, group: Group) -> str:
     match group:
         case UserMessage():
             return markup.escape_control_tokens(user_text(group)).strip()

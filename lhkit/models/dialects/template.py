@@ -1,9 +1,9 @@
 """A conversation as the variables of a model's own chat template. Pure.
 
 The template renders the prompt in place of a native dialect's `encode`; its calls are parsed by the
-dialect. Where no template can express a conversation, the dialect's extensions apply as far as a
-template allows: control tokens in texts, names and data are escaped (`< turn|>`), because a
-template writes every text as it is, and a malformed call is shown as the model wrote it.
+dialect. The newest template renders the text of `encode`, except where no template can: it writes
+every text and key as it is, so control tokens in texts, names and data are escaped (`< turn|>`),
+and a malformed call is shown as the model wrote it before the other calls of its message.
 """
 
 import json
@@ -22,8 +22,10 @@ from lhkit.models.dialects.base import (
     user_text,
 )
 from lhkit.models.dialects.markup import Markup
+from lhkit.models.dialects.native_prompt import joined_groups
 
 _TURN = re.compile(r"<start_of_turn>(?P<role>\w+)\n(?P<text>.*?)<end_of_turn>", re.DOTALL)
+_RESPONSES = "tool_responses"
 
 
 def template_variables(
@@ -39,54 +41,77 @@ def template_variables(
         messages: the conversation so far.
         tools: the tools that the model may call.
         instructions: the system text.
+
+    Raises:
+        NotJsonError: the schema of a tool is not JSON.
     """
     escape = markup.escape_control_tokens
-    system = instructions.strip()
-    if markup.sentence and tools and markup.sentence not in system:
-        system = "\n".join(filter(None, (system, markup.sentence)))
-    converted = [_text(markup.system_role, escape(system))] if system else []
-    for group in group_messages(messages):
+    system = markup.system_text(instructions, has_tools=bool(tools))
+    converted = [_text(markup.system_role, system)] if system else []
+    groups = list(joined_groups(group_messages(messages)))
+    for number, group in enumerate(groups):
+        is_after_calls = number > 0 and isinstance(groups[number - 1], list)
         match group:
             case UserMessage():
+                if is_after_calls:  # an empty message closes the model's turn
+                    converted.append(_text("assistant", ""))
                 converted.append(_text("user", escape(user_text(group))))
             case ModelMessage(text=text):
-                converted.append(_text("assistant", escape(text)))
+                is_last = number == len(groups) - 1
+                if is_after_calls and text.strip() and not is_last and _RESPONSES in converted[-1]:
+                    converted[-1]["content"] = escape(text)
+                else:
+                    converted.append(_text("assistant", escape(text)))
             case list():
                 converted += _call_messages(markup, group)
             case _:
                 assert_never(group)
-    functions = [{"type": "function", "function": tool_spec(tool)} for tool in tools]
-    return {"messages": _joined(converted), "tools": _escaped(markup, functions) or None}
+    functions = [{"type": "function", "function": _function(markup, tool)} for tool in tools]
+    return {"messages": converted, "tools": functions or None}
 
 
 def _text(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
-def _call_messages(markup: Markup, group: Sequence[ToolCallMessage]) -> list[dict[str, Any]]:
-    """Return the text before calls, the calls, and their results.
+def _function(markup: Markup, tool: ToolSpec) -> dict[str, Any]:
+    spec = tool_spec(tool)
+    function = {"name": str(spec.get("name")), "description": str(spec.get("description", ""))}
+    schemas: dict[str, Any] = {}
+    parameters = spec.get("parameters")
+    if isinstance(parameters, Mapping) and parameters:
+        schemas["parameters"] = plain_json(parameters)
+    if markup.declares_responses and isinstance(tool, Mapping) and "response" in tool:
+        schemas["response"] = plain_json(tool["response"])
+    escaped: dict[str, Any] = _escaped(markup, {**function, **schemas})
+    return escaped
 
-    The text is a message of its own, because templates write the content after the calls.
+
+def _call_messages(markup: Markup, group: Sequence[ToolCallMessage]) -> list[dict[str, Any]]:
+    """Return the text before calls, the calls, and the results of completed ones.
+
+    For Gemma 4 the text is a message of its own, because its template writes `content` at the end.
     """
     text = "".join(call.text for call in group)
     calls: list[dict[str, Any]] = []
-    responses: list[dict[str, Any]] = []
     for call in group:
         arguments = _arguments(call)
-        name = markup.escape_control_tokens(call.name)
-        responses.append({"name": name, "response": _response(markup, call)})
         if arguments is None:
             text += call.raw
         else:
+            name = markup.escape_control_tokens(call.name)
             function = {"name": name, "arguments": _escaped(markup, arguments)}
             calls.append({"type": "function", "function": function})
-    converted = [_text("assistant", markup.escape_control_tokens(text))] if text else []
-    if markup.system_role == "developer":  # FunctionGemma reads results of a message with the role
-        if calls:
-            converted.append({"role": "assistant", "content": "", "tool_calls": calls})
-        return [*converted, {"role": "tool", "content": responses}]
-    message = {"role": "assistant", "content": "", "tool_responses": responses}
-    return [*converted, {**message, "tool_calls": calls} if calls else message]
+    text = markup.escape_control_tokens(text)
+    responses = [_response(markup, call) for call in group if call.outcome is not None]
+    called = {"tool_calls": calls} if calls else {}
+    if markup.has_tool_role:
+        converted = [{**_text("assistant", text), **called}] if text or calls else []
+        return [*converted, {"role": "tool", "content": responses}] if responses else converted
+    if responses:
+        called[_RESPONSES] = responses
+    converted = [_text("assistant", text)] if text else []
+    return [*converted, {**_text("assistant", ""), **called}] if called else converted
 
 
 def _arguments(call: ToolCallMessage) -> Any:
@@ -99,9 +124,9 @@ def _arguments(call: ToolCallMessage) -> Any:
         return None
 
 
-def _response(markup: Markup, call: ToolCallMessage) -> Any:
-    value = json.loads(result_text(call, "plain"))
-    return _escaped(markup, value if isinstance(value, dict) else {"value": value})
+def _response(markup: Markup, call: ToolCallMessage) -> dict[str, Any]:
+    name = markup.escape_control_tokens(call.name) or "unknown"
+    return {"name": name, "response": _escaped(markup, json.loads(result_text(call, "plain")))}
 
 
 def _escaped(markup: Markup, value: Any) -> Any:
@@ -116,19 +141,6 @@ def _escaped(markup: Markup, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_escaped(markup, item) for item in value]
     return value
-
-
-def _joined(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages with adjacent texts of the user or the system joined."""
-    joined: list[dict[str, Any]] = []
-    for message in messages:
-        last = joined[-1] if joined else {}
-        if message["role"] == last.get("role") != "assistant" and message["role"] != "tool":
-            content = f"{last['content']}\n\n{message['content']}"
-            joined[-1] = {**message, "content": content}
-        else:
-            joined.append(message)
-    return joined
 
 
 def turn_messages(prompt: str) -> list[dict[str, Any]]:

@@ -37,15 +37,21 @@ def _refuse(message: str) -> None:
 
 
 @cache
-def _template(revision: str) -> Any:
+def revision_text(revision: str) -> str:
+    """Return the text of a revision; without TRL the test is skipped."""
     folder = templates_folder()
     if folder is None:
         pytest.skip("TRL is not installed: run `make finetune`")
+    return (folder / f"{revision}.jinja").read_text(encoding="utf-8")
+
+
+@cache
+def _template(revision: str) -> Any:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.globals["raise_exception"] = _refuse
-    return environment.from_string((folder / f"{revision}.jinja").read_text(encoding="utf-8"))
+    return environment.from_string(revision_text(revision))
 
 
 def rendered(
