@@ -515,17 +515,17 @@ def test_plugin_refuses_one_run_of_two_files_with_the_same_ids(
 def test_plugin_runs_again_when_the_tools_code_changed_and_counts_what_it_keeps(
     project: Path, run_pytest: RunPytest
 ) -> None:
-    tools, kept = project / "tools.py", "lhkit: Kept from the previous run: 3 of 3 samples."
+    tools, reused = project / "tools.py", "lhkit: Kept from the previous run: 3 of 3 samples."
     code, output = run_pytest(*NIGHTLY)
     assert (code, "Kept" in output) == (0, False)
     code, output = run_pytest(*NIGHTLY)
-    assert (code, kept in output) == (0, True)
+    assert (code, reused in output) == (0, True)
     edit(tools, "deps.append(name)", 'deps.append("poison")')
     code, output = run_pytest(*NIGHTLY)
     assert (code, outcomes(output)) == (1, {"failed": 1, "passed": 2})
     edit(tools, 'deps.append("poison")', "deps.append(name)")
     code, output = run_pytest(*NIGHTLY)
-    assert (code, kept in output) == (0, True)
+    assert (code, reused in output) == (0, True)
 
 
 def test_plugin_says_in_one_sentence_that_a_run_folder_is_in_use(

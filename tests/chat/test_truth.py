@@ -422,13 +422,13 @@ async def test_state_that_is_not_available_leaves_the_status(reason: str) -> Non
 
 @pytest.mark.parametrize("changed", [None, True, False, 0, "yes"])
 def test_changed_is_not_sent_to_the_model(changed: Any) -> None:
-    for plain, said in (
+    for plain, explained in (
         (ToolOk({"a": 1}), ToolOk({"a": 1}, changed=changed)),
         (ToolErr("x", "y", {"a": 1}), ToolErr("x", "y", {"a": 1}, changed)),
     ):
-        assert encode_tool_result(plain) == encode_tool_result(said)
-        assert result_to_dict(plain) == result_to_dict(said)
-        assert plain == said
+        assert encode_tool_result(plain) == encode_tool_result(explained)
+        assert result_to_dict(plain) == result_to_dict(explained)
+        assert plain == explained
 
 
 @pytest.mark.parametrize("changed", [0, 1, "no", [], object()])

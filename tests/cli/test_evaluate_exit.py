@@ -212,8 +212,8 @@ async def test_check_thresholds_exit_code_of_mixed_verdicts(
     baseline = gold if "baseline" in asked else None
     limits = ThresholdOptions(**{**asked, "baseline": None})
     judged = replace(gold, records=tuple(records))
-    found = check_thresholds(judged, limits, load_catalog("en"), baseline=baseline)
-    assert found.exit_code == code
+    report = check_thresholds(judged, limits, load_catalog("en"), baseline=baseline)
+    assert report.exit_code == code
 
 
 @pytest.mark.parametrize(("invalid_ones", "code"), [(range(2), 1), (range(8), 3)])
@@ -227,10 +227,10 @@ async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
         else each
         for n, each in enumerate(tried)
     )
-    found = check_thresholds(
+    report = check_thresholds(
         replace(gold, records=records), ThresholdOptions(max_violations=5), load_catalog("en")
     )
-    assert found.exit_code == code
+    assert report.exit_code == code
 
 
 async def test_eval_exits_with_1_if_worse_than_baseline(

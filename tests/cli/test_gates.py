@@ -137,13 +137,13 @@ def test_can_be_worse_agrees_with_every_possible_candidate(
     sizes: Sequence[int], margin: float | None
 ) -> None:
     candidates = [text.split() for text in outcomes(sizes)]
-    found: dict[tuple[tuple[int, ...], ...], bool] = {}
+    worse: dict[tuple[tuple[int, ...], ...], bool] = {}
     for before in {tuple(sorted(text.split())): text for text in outcomes(sizes)}.values():
         kinds = {gains_of(before.split(), now) for now in candidates}
-        for gains in kinds - found.keys():
-            found[gains] = is_worse(gains, margin)
+        for gains in kinds - worse.keys():
+            worse[gains] = is_worse(gains, margin)
         baseline = run(before, "before")
-        expected = any(found[gains] for gains in kinds)
+        expected = any(worse[gains] for gains in kinds)
         assert compare(baseline, baseline, margin=margin).can_be_worse == expected, before
 
 
@@ -171,9 +171,9 @@ def test_baseline_names_regressions_that_the_paired_test_lets_pass(
 ) -> None:
     result = check("p " * 8, now)
     assert result.exit_code == 0
-    said = [remark for remark in result.remarks if "Regressions" in remark]
-    assert len(said) == (names is not None)
-    for sentence in said:
+    sentences = [remark for remark in result.remarks if "Regressions" in remark]
+    assert len(sentences) == (names is not None)
+    for sentence in sentences:
         assert f"in all: {names}. The paired test lets them pass" in sentence
         assert "by less than 6" in sentence
         assert "--max-regressions" in sentence
@@ -243,10 +243,10 @@ def test_max_regressions_replaces_the_paired_test_but_not_the_margin() -> None:
 
 
 def test_max_regressions_says_what_was_not_compared() -> None:
-    found = count_regressions(records("a:p b:p c:ff d:i e:p~p"), records("a:i c:f d:p e:p"))
-    assert found.invalid == ("a",)
-    assert found.unknown == ("d",)
-    assert found.missing == ("b", "e~2")
+    regressions = count_regressions(records("a:p b:p c:ff d:i e:p~p"), records("a:i c:f d:p e:p"))
+    assert regressions.invalid == ("a",)
+    assert regressions.unknown == ("d",)
+    assert regressions.missing == ("b", "e~2")
     text = " ".join(check("a:p b:p c:p", "a:p c:p").remarks)
     assert "In before, and missing in this run (1): b" in text
     text = " ".join(check("a:p b:p c:p", "a:p b:i c:p", max_regressions=0).remarks)

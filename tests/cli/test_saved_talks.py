@@ -220,8 +220,8 @@ async def test_saved_chat_has_the_criterion_of_its_toolset(
 async def test_terminal_clear_resets_initial_state(settings: Settings, folder: Path) -> None:
     world = folder / "world.yaml"
     world.write_text("booked: [{id: b1, room: red, hour: 8}]\n", encoding="utf-8")
-    said = SAID["en"][0]
-    typed = [said, "/clear", said, "/save one.yaml", "/quit"]
+    message = SAID["en"][0]
+    typed = [message, "/clear", message, "/save one.yaml", "/quit"]
     await terminal(WITH_A_WORLD[0], "en", settings, typed, world=world)
     (saved,) = yaml.safe_load((folder / "one.yaml").read_text(encoding="utf-8"))
     assert [row["id"] for row in saved["world"]["booked"]] == ["b1", "b2"]

@@ -317,10 +317,10 @@ async def test_serving_asks_a_legacy_client_one_by_one_and_runs_what_it_approved
     open_at_once: list[int] = []
 
     async def elicit(message: str, _schema: Any, _request_id: Any) -> ElicitResult:
-        found = re.search(r"\[.*\]", message)
-        assert found is not None
+        listed = re.search(r"\[.*\]", message)
+        assert listed is not None
         answer: asyncio.Future[ElicitResult] = asyncio.get_running_loop().create_future()
-        questions.append((json.loads(found[0]), answer))
+        questions.append((json.loads(listed[0]), answer))
         open_at_once.append(sum(not future.done() for _, future in questions))
         return await answer
 

@@ -44,7 +44,7 @@ SCHEMA = object_schema(
 WRITE = replace(echo_tool(parameters=SCHEMA, is_destructive=True), description=NAMED)
 
 
-async def asked(gate: ConfirmGate) -> None:
+async def ask(gate: ConfirmGate) -> None:
     await ToolDispatcher(ToolRegistry([WRITE]), catalog=ENGLISH).dispatch(
         WRITE.name, ARGS, confirm=gate
     )
@@ -66,7 +66,7 @@ async def terminal() -> str:
         async def forget(self) -> bool:
             return False
 
-    await asked(terminal_gate(Lines(), console, ENGLISH))
+    await ask(terminal_gate(Lines(), console, ENGLISH))
     return "".join([output.getvalue(), *prompts])
 
 
@@ -85,7 +85,7 @@ async def client() -> str:
                 shown.append(f"{part['title']} {part.get('default', '')}")
             return False
 
-    await asked(Gate())
+    await ask(Gate())
     return "\n".join(shown)
 
 

@@ -75,8 +75,8 @@ def test_dispatch_validates_then_asks_then_runs(
 ) -> None:
     bench = Bench()
     gate = None if answers is None else lhkit.ScriptedGate(answers)
-    found = asyncio.run(bench.dispatch(name, args, gate))
-    assert outcome(found) == result
+    dispatched = asyncio.run(bench.dispatch(name, args, gate))
+    assert outcome(dispatched) == result
     assert len(gate.asked if gate else []) == asked
     assert len(bench.ran) == ran
 

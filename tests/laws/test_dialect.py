@@ -605,10 +605,10 @@ def test_encode_escapes_a_control_token_in_two_texts(
         [UserMessage(text=tail, context=head), UserMessage(text=tail)],
     ]
     for messages in conversations:
-        found = tokens_in(dialect, dialect.encode([CHAT[0], *messages], [], head))
+        tokens = tokens_in(dialect, dialect.encode([CHAT[0], *messages], [], head))
         plain = dialect.encode([CHAT[0], *map(harmless, messages)], [], "a")
         turns = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>"}
-        assert [t for t in found if t in turns] == [
+        assert [t for t in tokens if t in turns] == [
             t for t in tokens_in(dialect, plain) if t in turns
         ]
 
@@ -624,12 +624,12 @@ def test_encode_escapes_control_tokens(
     prompt = dialect.encode(messages, tools, f"a{words}")
     plain_tools = [{**WATER, "description": "x"}] if has_tools else []
     plain = dialect.encode([harmless(message) for message in messages], plain_tools, "a")
-    found, expected = tokens_in(dialect, prompt), tokens_in(dialect, plain)
+    tokens, expected = tokens_in(dialect, prompt), tokens_in(dialect, plain)
     inner = {"<escape>", '<|"|>', *BEGUN.values(), "<end_function_call>", "<tool_call|>"}
-    assert [t for t in found if t not in inner] == [t for t in expected if t not in inner]
-    assert found.count("<bos>") == 1
+    assert [t for t in tokens if t not in inner] == [t for t in expected if t not in inner]
+    assert tokens.count("<bos>") == 1
     assert prompt.startswith("<bos>")
-    assert set(found) <= {"<bos>", *STRUCTURE[dialect.name]}
+    assert set(tokens) <= {"<bos>", *STRUCTURE[dialect.name]}
     prompt.encode("utf-8")
 
 

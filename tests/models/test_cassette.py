@@ -361,7 +361,7 @@ def spoken(text: str) -> ModelRequest:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "asked", "said"),
+    ("recorded", "asked", "phrase"),
     [
         (
             [with_message(0, UserMessage(text="걸었어")), OTHER],
@@ -379,10 +379,10 @@ def spoken(text: str) -> ModelRequest:
     ids=["longest shared conversation", "fewest changes", "most alike words", "normalization"],
 )
 async def test_cassette_diff_takes_the_most_similar_request(
-    path: Path, recorded: list[ModelRequest], asked: ModelRequest, said: str
+    path: Path, recorded: list[ModelRequest], asked: ModelRequest, phrase: str
 ) -> None:
     await record(path, ScriptedModel([]), *recorded)
-    assert said in await refusal(path, asked)
+    assert phrase in await refusal(path, asked)
 
 
 async def test_cassette_file_leaves_out_repeated_fields(path: Path) -> None:
@@ -496,7 +496,7 @@ def with_events(*events: Any, **more: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "phrase"),
     [
         (HEAD + '{"request": }', "a.jsonl:2: Expecting value"),
         ("", "a.jsonl:1: Expecting value"),
@@ -518,13 +518,13 @@ def with_events(*events: Any, **more: Any) -> str:
     ],
 )
 def test_cassette_refuses_an_invalid_file_with_its_place(
-    tmp_path: Path, content: str, said: str
+    tmp_path: Path, content: str, phrase: str
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(content)
     with pytest.raises(CassetteError) as caught:
         CassetteModel.open(path)
-    assert said in str(caught.value)
+    assert phrase in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "record it again" in str(caught.value)
 

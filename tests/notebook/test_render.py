@@ -185,9 +185,9 @@ def test_form_shows_fields_errors_and_buttons() -> None:
         assert html.count(f'id="{telling}"') == 1
     assert KO.text("form.secret") in html
     assert KO.text("form.title") in html
-    settled = fragment(replace(ASKED, outcome=QuestionOutcome.SENT), KO)
-    assert "<input" not in settled
-    assert KO.text("notebook.outcome_sent") in settled
+    answered = fragment(replace(ASKED, outcome=QuestionOutcome.SENT), KO)
+    assert "<input" not in answered
+    assert KO.text("notebook.outcome_sent") in answered
 
 
 def test_form_without_fields_is_an_alert() -> None:

@@ -238,17 +238,17 @@ async def test_dispatch_counts_waiting_for_the_user_separately() -> None:
     assert trace.args == ARGS
 
 
-def spoilt(value: Any) -> None:
+def mutate(value: Any) -> None:
     """Change everything that can be reached from `value`."""
     try:
         if isinstance(value, dict):
             for item in list(value.values()):
-                spoilt(item)
+                mutate(item)
             value["spoilt"] = True
             value.pop(next(iter(value)))
         elif isinstance(value, list):
             for item in value:
-                spoilt(item)
+                mutate(item)
             value.insert(0, "spoilt")
     except TypeError:  # a record, which cannot be changed
         return
@@ -272,19 +272,19 @@ async def test_dispatch_isolates_arguments_from_gate_summary_and_handler(
 
     def tell(given: Mapping[str, Any], _catalog: Any) -> str:
         text = canonical(given)
-        spoilt(given)
+        mutate(given)
         return text
 
     class Spoiling:
         async def confirm(self, request: ConfirmRequest) -> bool:
             asked.extend([request.summary, canonical(request.args)])
-            spoilt(request.args)
-            spoilt(mine)  # the caller, who goes on with what is theirs
+            mutate(request.args)
+            mutate(mine)  # the caller, who goes on with what is theirs
             return True
 
     def handle(given: Mapping[str, Any], _deps: Any) -> ToolResult:
         ran.append(canonical(given))
-        spoilt(given)
+        mutate(given)
         return ToolOk(answer)
 
     seen: list[ToolCallOutcome] = []
@@ -292,10 +292,10 @@ async def test_dispatch_isolates_arguments_from_gate_summary_and_handler(
     result = await dispatcher(tool).dispatch(
         "add_habit", mine, confirm=Spoiling(), observe=seen.append
     )
-    spoilt(answer)
-    spoilt(seen[0].args)
+    mutate(answer)
+    mutate(seen[0].args)
     assert isinstance(result, ToolOk)
-    spoilt(result.data)
+    mutate(result.data)
     assert [*asked, *ran] == [canonical(args)] * 3
     assert seen[0].args == args
     assert result == seen[0].result == ToolOk({"kept": [1, {"n": 2}]})

@@ -89,9 +89,9 @@ class Notebook:
 def notebook(tmp_path: Path) -> Iterator[Notebook]:
     manager, client = start_new_kernel(startup_timeout=300)
     try:
-        found = Notebook(manager, client)
-        assert found.cell(SETUP.format(folder=str(tmp_path))) == ("", None)
-        yield found
+        notebook = Notebook(manager, client)
+        assert notebook.cell(SETUP.format(folder=str(tmp_path))) == ("", None)
+        yield notebook
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -283,11 +283,11 @@ class Prompted(ScriptedModel):
             yield replace(event, **prompted) if isinstance(event, Finished) else event
 
 
-@pytest.mark.parametrize("kept", [True, False])
-async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, kept: bool) -> None:
-    run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=kept)
+@pytest.mark.parametrize("stored", [True, False])
+async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, stored: bool) -> None:
+    run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=stored)
     response = run.records[0].trajectory.turns[0].model_calls[0].response
-    assert response.prompt_text == ("what was asked" if kept else "")
+    assert response.prompt_text == ("what was asked" if stored else "")
     assert response.prompt_token_ids == (2, 105)  # enough to see a doubled <bos>
 
 
