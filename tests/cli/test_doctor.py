@@ -130,7 +130,7 @@ async def test_doctor_reports_missing_adapter(
     [
         ([COLD, COLD, BEGUN, PARSED], "gemma-3-4b-it", "--block-size 32"),
         ([UNTOLD, UNTOLD, BEGUN, PARSED], "gemma-3-4b-it", "--enable-prompt-tokens-details"),
-        ([COLD, WARM, WARM, PARSED], "gemma-3-4b-it", "does not obey the constraint"),
+        ([COLD, WARM, WARM, PARSED], "gemma-3-4b-it", "ignores the constraint"),
         (WELL, "functiongemma-270m-it", "give --dialect functiongemma"),
     ],
 )

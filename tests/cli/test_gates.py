@@ -174,7 +174,7 @@ def test_baseline_names_regressions_that_the_paired_test_lets_pass(
     sentences = [remark for remark in result.remarks if "Regressions" in remark]
     assert len(sentences) == (names is not None)
     for sentence in sentences:
-        assert f"in all: {names}. The paired test lets them pass" in sentence
+        assert f"in all: {names}. The paired test passes" in sentence
         assert "by less than 6" in sentence
         assert "--max-regressions" in sentence
 
@@ -295,7 +295,7 @@ def test_below_texts_are_never_equal() -> None:
 
 def test_fail_under_0_is_said_to_stop_nothing() -> None:
     result = check_thresholds(run("f f"), ThresholdOptions(fail_under=0), ENGLISH)
-    assert result.remarks == ("--fail-under 0 is reached by every run: it stops nothing.",)
+    assert result.remarks == ("--fail-under 0 has no effect: every run reaches it.",)
 
 
 @pytest.mark.parametrize(

@@ -282,4 +282,4 @@ async def test_runs_chosen_by_their_failures_are_no_baseline(
     capsys.readouterr()
     folders = CompareOptions(run_a=runs / "half", run_b=runs / "gold-json-part")
     await compare_runs(folders, settings)
-    assert "this difference is no evidence" in " ".join(capsys.readouterr().out.split())
+    assert "this difference is not evidence" in " ".join(capsys.readouterr().out.split())

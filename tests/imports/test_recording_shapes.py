@@ -540,7 +540,7 @@ NONE: dict[str, Any] = {}
         (
             two(named("x", 0, "sun"), named("x", 1, "rain")),
             BOTH,
-            "Results that name no call are assigned by their order (1)",
+            "Results without a call id are assigned by their order (1)",
         ),
         (
             two(

@@ -24,6 +24,7 @@ from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.models.dialects import DIALECTS, Dialect
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.tools.registration import NAME_PATTERN
+from tests.hostile import json_values
 
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "description": "", "parameters": {"type": "object"}} for name in ("f", "g")
@@ -111,15 +112,7 @@ PIECES = [
 ]
 FRAGMENTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=14).map("".join)
 STRINGS = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=4).map("".join)
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | STRINGS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STRINGS, inner, max_size=3),
-    max_leaves=8,
-)
+VALUES = json_values(STRINGS)
 ARGS = st.dictionaries(STRINGS | st.sampled_from("ab"), VALUES, max_size=3)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,10}", fullmatch=True)
 TOOL_NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)

@@ -47,6 +47,7 @@ from lhkit.models.recorded.cassette import (
 )
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
+from tests.hostile import json_values
 
 pytestmark = pytest.mark.anyio
 
@@ -159,17 +160,9 @@ texts = characters.map(lambda text: json.loads(json.dumps(text))) | st.sampled_f
     ["물\n" * 40, "\ud800", "\x00\x1b\r\n\u2028\x85" * 20, "각\n각\n" * 20]
 )
 whole = st.text(max_size=20) | st.sampled_from(["\ud800", "물\udc00\n"])
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | whole,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(whole, inner, max_size=3),
-    max_leaves=8,
-)
+JSON_VALUES = json_values(whole)
 calls = st.builds(
-    ToolCall, name=whole, args=json_values, raw=texts, repairs=st.lists(whole).map(tuple)
+    ToolCall, name=whole, args=JSON_VALUES, raw=texts, repairs=st.lists(whole).map(tuple)
 )
 times_s = st.none() | st.floats(min_value=0, max_value=1e6)
 deltas = (
@@ -190,11 +183,11 @@ endings = st.builds(
     token_ids=st.lists(st.integers(min_value=0)).map(tuple),
     prompt_text=texts,
     identity=st.none() | st.builds(ModelIdentity, model=whole, constraint=whole),
-    server_metrics=st.none() | st.dictionaries(whole, json_values, max_size=3),
+    server_metrics=st.none() | st.dictionaries(whole, JSON_VALUES, max_size=3),
 )
 
 
-@given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=json_values)
+@given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=JSON_VALUES)
 async def test_cassette_replays_any_events_for_any_request(
     before: list[ModelEvent], end: Finished, text: str, args: Any
 ) -> None:

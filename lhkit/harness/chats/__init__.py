@@ -1,4 +1,5 @@
 """Kept chats, their reviews, and the corrections that become scenarios.
 
-What people did and said of it. Scenarios are made by `authoring`, files are written by `records`.
+Conversations of real users and their labels. `authoring` makes scenarios of them, `records` writes
+files.
 """

@@ -1,4 +1,4 @@
-"""A talk over tools of one's own, in a terminal or a panel, becomes a scenario of them."""
+"""A chat over tools of the user, in a terminal or a panel, becomes a scenario of them."""
 
 import io
 import re
@@ -100,7 +100,7 @@ def model(locale: str) -> ScriptedModel:
 async def terminal(
     reference: str, locale: str, settings: Settings, typed: list[str], **options: Path
 ) -> str:
-    """Return what a terminal shows of a talk."""
+    """Return what a terminal shows of a chat."""
     localized = settings.model_copy(update={"locale": locale})
     around = open_live_session(reference, options.get("world"), options.get("file"), localized)
     shown = io.StringIO()
