@@ -1,4 +1,4 @@
-"""The composition root: what a notebook asks of it."""
+"""The composition root, as notebooks use it."""
 
 from contextlib import closing
 

@@ -338,7 +338,7 @@ def test_plugin_keeps_the_records_of_a_killed_run_and_continues(
     assert (folder / "records.jsonl").read_bytes().startswith(before)
     run = lhkit.Run.load(folder)
     assert len(run.records) == 60
-    assert [(i.kept, i.played, i.finished) for i in run.manifest.invocations] == [
+    assert [(i.kept, i.completed, i.finished) for i in run.manifest.invocations] == [
         (0, 0, False),
         (whole, 60 - whole, True),
     ]
@@ -402,7 +402,7 @@ def test_plugin_completes_a_run_after_one_repeat_was_selected(
     options = (*GOLD, "--lhkit-run=part", "--lhkit-repeats=2")
     assert outcomes(run_pytest(*options, "shopping.scenario.yaml::add#2")[1]) == {"passed": 1}
     invocation = lhkit.Run.load(project / "runs" / "part").manifest.invocations[-1]
-    assert (invocation.played, invocation.finished) == (1, False)
+    assert (invocation.completed, invocation.finished) == (1, False)
     code, output = run_pytest(*options)
     assert (code, "Kept from the previous run: 1 of 6 samples." in output) == (0, True)
 

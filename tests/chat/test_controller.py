@@ -244,7 +244,7 @@ async def test_turn_copies_results() -> None:
         echo_tool("use", parameters=object_schema(n={}), handler=use),
     )
     await chat.user_turn("찾아서 써줘")
-    seen[0]["n"].append("spoilt")
+    seen[0]["n"].append("mutated")
     for message in chat.state.messages[1:3]:
         assert isinstance(message, ToolCallMessage)
         with pytest.raises(TypeError, match="copy"):

@@ -185,7 +185,7 @@ def write(name: str) -> ToolCall:
 
 
 def complete_pending(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]:
-    """Settle the pending calls as the controller does; return what was planned for each."""
+    """Complete the pending calls as the controller does; return the plan of each."""
     step = next_step(transcript, LIMITS)
     assert isinstance(step, RunTools)
     planned: list[tuple[str, type]] = []
@@ -202,7 +202,7 @@ def complete_pending(transcript: Transcript) -> tuple[Transcript, list[tuple[str
 
 
 def proposed(*messages: str) -> list[list[tuple[str, type]]]:
-    """Return what is planned for each message; a message is the writes in it, `?` a read."""
+    """Return the plans for each message; a message is the writes in it, `?` a read."""
     transcript, planned = ASKED, []
     for message in messages:
         calls = tuple(

@@ -1,4 +1,4 @@
-"""The doctor says what is wrong with a server, and what to do."""
+"""`lhkit doctor` reports problems of a server with their fixes."""
 
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ async def test_doctor_passes_healthy_server(
 async def test_doctor_checks_llama_cpp_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """That it takes no constraint is said, and is no fault of the server."""
+    """A server without constraints is reported, and is not a failed check."""
     async with FakeLlamaCpp(streams(native(["네"])), streams(native(["네"])), NO_PARSER) as server:
         code = await examine(DoctorOptions(base_url=server.base_url), Settings(locale="en"))
     text = capsys.readouterr().out

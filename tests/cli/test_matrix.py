@@ -1,4 +1,4 @@
-"""`lhkit matrix`: plays what is missing, starts one server, draws one table."""
+"""`lhkit matrix`: runs missing arms, starts one server, prints one table."""
 
 import json
 import re
@@ -67,7 +67,7 @@ def serve(
     identify: Callable[[app.ModelChoice, Settings], dict[str, Any]],
     end: Callable[[app.ModelChoice, Settings], None] = lambda *_: None,
 ) -> None:
-    """Have a talkative model behind every address; `identify` returns what it reports of itself."""
+    """Serve a text-only model at every address; `identify` returns its identity."""
 
     @asynccontextmanager
     async def opened(
@@ -278,15 +278,15 @@ async def test_matrix_reruns_arm_with_other_weights(
 MINE = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
 
 
-@pytest.mark.parametrize(("now", "plays"), [("a" * 64, 0), ("b" * 64, 1)])
+@pytest.mark.parametrize(("now", "runs"), [("a" * 64, 0), ("b" * 64, 1)])
 async def test_matrix_checks_weights_of_server_at_address(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, plays: int
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, runs: int
 ) -> None:
     for sha256 in ("a" * 64, now):
         reported = {"model": "mine", "weights_sha256": sha256}
         serve(monkeypatch, lambda *_, reported=reported: reported)
         assert await bench.play(MINE) == 0
-    assert bench.lines("mine") == 2 + 2 * plays
+    assert bench.lines("mine") == 2 + 2 * runs
 
 
 async def test_matrix_warns_if_server_does_not_report_weights(

@@ -100,7 +100,7 @@ def model(locale: str) -> ScriptedModel:
 async def terminal(
     reference: str, locale: str, settings: Settings, typed: list[str], **options: Path
 ) -> str:
-    """Return what a terminal shows of a chat."""
+    """Return the terminal output of a chat."""
     localized = settings.model_copy(update={"locale": locale})
     around = open_live_session(reference, options.get("world"), options.get("file"), localized)
     shown = io.StringIO()

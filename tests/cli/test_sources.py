@@ -1,4 +1,4 @@
-"""`lhkit eval` starts a server only for something to play, and plays as much as it can take."""
+"""`lhkit eval` starts a server only for samples to run, with the concurrency of the server."""
 
 import json
 import re

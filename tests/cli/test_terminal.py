@@ -258,7 +258,7 @@ async def test_terminal_gate_shows_question_verbatim() -> None:
 
 
 class Pty:
-    """A terminal: what a person types into it, and what they see."""
+    """A terminal: typed input and output."""
 
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
@@ -405,7 +405,7 @@ FORM = parse_form(
 
 
 async def filled_in(*typed: str | type[BaseException]) -> tuple[FormAnswer, str]:
-    """Return the answer of who types so, and what they saw."""
+    """Return the answer to these typed lines, and the output."""
     terminal_output: list[str] = []
     gate = TerminalGate(
         lines(typed), terminal_output.append, load_catalog("en"), forget=nothing_typed

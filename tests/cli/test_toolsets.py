@@ -263,12 +263,12 @@ def test_open_session_reports_line_of_failing_toolset(notes: Path) -> None:
         open_session(load(f"{notes}:half"), WORLD, "en")
 
 
-FAULTY = """
+FAILING = """
 def boom(*_):
     return {}["nowhere"]
 
 
-class Faulty(Toolset):
+class Failing(Toolset):
     def __init__(self, name):
         self.part = name
 
@@ -281,14 +281,14 @@ class Faulty(Toolset):
 
 
 state, close, known_ids, broken_rules, row_keys, context = map(
-    Faulty, ("state", "close", "known_ids", "broken_rules", "row_keys", "context")
+    Failing, ("state", "close", "known_ids", "broken_rules", "row_keys", "context")
 )
 """
 
 
 @pytest.fixture
 def failing_notes(notes: Path) -> Path:
-    notes.write_text(NOTES + FAULTY, encoding="utf-8")
+    notes.write_text(NOTES + FAILING, encoding="utf-8")
     return notes
 
 
@@ -302,7 +302,7 @@ async def test_session_errors_report_line_of_user_code(
     capsys: pytest.CaptureFixture[str],
     part: str,
 ) -> None:
-    line = (NOTES + FAULTY).splitlines().index('    return {}["nowhere"]') + 1
+    line = (NOTES + FAILING).splitlines().index('    return {}["nowhere"]') + 1
     message = rf"session: {part}\(\)[\w ]* failed at {failing_notes}:{line}: KeyError: 'nowhere'"
     linted = LintOptions(paths=(scenario,), toolset=f"{failing_notes}:{part}")
     assert await lint_paths(linted, settings) == 1
@@ -329,8 +329,8 @@ async def test_session_errors_report_line_of_user_code(
 def test_open_session_reports_part_of_wrong_type(
     notes: Path, part: str, value: str, message: str
 ) -> None:
-    code = "from datetime import datetime\n" + NOTES + FAULTY.replace("boom)", f"{value})")
-    notes.write_text(f"{code}\nwrong = Faulty({part!r})\n", encoding="utf-8")
+    code = "from datetime import datetime\n" + NOTES + FAILING.replace("boom)", f"{value})")
+    notes.write_text(f"{code}\nwrong = Failing({part!r})\n", encoding="utf-8")
     with pytest.raises(UsageError) as error:
         open_session(load(f"{notes}:wrong"), WORLD, "en")
     assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""An approval belongs to one request: nothing runs but what was shown and approved, once."""
+"""An approval belongs to one request: only the shown and approved call runs, once."""
 
 import asyncio
 import itertools
@@ -67,7 +67,7 @@ def after_another_card(*actions: tuple[Any, ...]) -> list[tuple[tuple[Any, ...],
 
 
 class Cards:
-    """A gate with cards, a dispatcher that asks it, and what the tool was run with."""
+    """A gate with cards, a dispatcher that asks it, and the arguments that its tool got."""
 
     def __init__(self) -> None:
         self.ran: list[list[int]] = []
@@ -95,7 +95,7 @@ class Cards:
         return ToolOk({})
 
     def look(self) -> str:
-        """Return the open card, and keep what it shows."""
+        """Return the open card, and store its text."""
         card = self.screen.state.open_card
         if card is None:
             return "none"

@@ -1,4 +1,4 @@
-"""Decisions through the dispatcher: what runs, what the model reads, what is recorded."""
+"""Decisions through the dispatcher: the call that runs, the result, the record."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -242,7 +242,7 @@ class OpenGate:
         return await answer
 
     def decide(self, at: int, of: int, kind: str, n: int) -> list[dict[str, Any]]:
-        """Answer a question with a decision on one of the open ones; return what has to run."""
+        """Answer a question with a decision on an open one; return the calls that have to run."""
         request, answer = self.open.pop(at)
         bound = [request, *(other for other, _ in self.open)][of % (len(self.open) + 1)]
         shown, decision = bound.args, DECISIONS[kind](bound, n)

@@ -51,7 +51,7 @@ async def ask(gate: ConfirmGate) -> None:
 
 
 async def terminal() -> str:
-    """Return what a terminal shows for a question and for each field of an edit."""
+    """Return the terminal's output for a question and for each field of an edit."""
     output = io.StringIO()
     console = Console(file=output, width=80, force_terminal=True, color_system=None)
     prompts: list[str] = []
@@ -71,7 +71,7 @@ async def terminal() -> str:
 
 
 async def client() -> str:
-    """Return what a client of `lhkit mcp serve` is given to show."""
+    """Return the texts that a client of `lhkit mcp serve` shows."""
     session = BareSession(
         registry=ToolRegistry([WRITE]), assistant=Assistant(), today=date(2026, 6, 15)
     )

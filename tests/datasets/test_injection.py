@@ -1,4 +1,4 @@
-"""The scenarios of `evals/injection`: lint, and what the gate holds with scripted models."""
+"""The scenarios of `evals/injection`: lint, and gate effectiveness with scripted models."""
 
 from collections import Counter
 from pathlib import Path

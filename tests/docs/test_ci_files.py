@@ -26,7 +26,7 @@ case "$*" in
   *) if [ -e fork.txt ]; then echo 'gh: Resource not accessible (HTTP 403)' >&2; exit 1; fi ;;
 esac
 """
-"""Stands for GitHub's command: it writes down what it was called with."""
+"""A fake of GitHub's command, which records its arguments."""
 
 FAKE_LHKIT = """\
 #!{python}

@@ -1,4 +1,4 @@
-"""The real server under a grammar: what comes out can always be dispatched, or is words."""
+"""The real server under a grammar: every output is text or a valid call."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,7 +44,7 @@ async def constrained(gemma: ChatModel, constraint: Constraint) -> AsyncIterator
 
 
 async def answers(model: VllmHttp, texts: tuple[str, ...], max_tokens: int) -> list[Finished]:
-    """Return what the model says to each text, greedily and not."""
+    """Return the model's answers to each text, greedy and sampled."""
     tools = life_helper.registry_of("ko").definitions
     finished: list[Finished] = []
 

@@ -35,7 +35,7 @@ SAID = (
 )
 
 
-def asked(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:
+def request_of(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:
     """Return a request; a bare one has no tools, which are most of a prompt."""
     registry = registry_of(LIFE_HELPER, {"now": "2026-06-15T09:00:00+09:00"}, "ko")
     return ModelRequest(

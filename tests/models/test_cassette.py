@@ -100,8 +100,8 @@ EVENTS: tuple[ModelEvent, ...] = (
 )
 
 
-class Playing:
-    """A model that plays given events, and whatever error comes after them."""
+class EventModel:
+    """A model that yields given events, then raises the given error."""
 
     identity = IDENTITY
 
@@ -195,7 +195,7 @@ async def test_cassette_replays_any_events_for_any_request(
     request = ModelRequest(messages=(UserMessage(text=text), made), instructions=text)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "cassette.jsonl"
-        await record(path, Playing([*before, end]), request)
+        await record(path, EventModel([*before, end]), request)
         again = await collect(CassetteModel.open(path), request)
     assert repr(again) == repr([*before, end])  # 1 is not 1.0 and not True
 
@@ -204,7 +204,7 @@ async def test_cassette_replays_any_events_for_any_request(
 async def test_cassette_replays_all_events_at_a_pace_with_the_recorded_clock(
     path: Path, pace: float
 ) -> None:
-    assert await record(path, Playing(EVENTS), REQUEST, HELLO) == [list(EVENTS)] * 2
+    assert await record(path, EventModel(EVENTS), REQUEST, HELLO) == [list(EVENTS)] * 2
     waited_s: list[float] = []
 
     async def wait(seconds: float) -> None:
@@ -220,7 +220,7 @@ async def test_cassette_replays_all_events_at_a_pace_with_the_recorded_clock(
 
 @pytest.mark.parametrize("pace", [-1.0, float("nan"), float("inf")])
 async def test_cassette_refuses_an_invalid_pace(path: Path, pace: float) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
+    await record(path, EventModel(EVENTS), REQUEST)
     with pytest.raises(UsageError, match="Invalid pace"):
         CassetteModel.open(path, pace=pace)
 
@@ -234,7 +234,7 @@ async def test_cassette_replays_repeated_requests_in_order_and_then_the_last(pat
 
 
 async def test_cassette_ignores_what_is_not_sent_to_a_model(path: Path) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
+    await record(path, EventModel(EVENTS), REQUEST)
     same = replace(
         REQUEST,
         messages=(SystemMessage(text="대화를 지울까요?"), *REQUEST.messages),
@@ -250,7 +250,7 @@ async def test_cassette_compares_result_limits_only_where_they_cut(path: Path) -
     outcome = ToolCallOutcome(result=ToolOk(data={"text": "가" * 2_000}))
     long = replace(whole, outcome=outcome)
     for message in (whole, long):
-        await record(path, Playing(EVENTS), with_message(1, message))
+        await record(path, EventModel(EVENTS), with_message(1, message))
         assert "max_bytes" not in text_of(path)
         other = with_message(1, replace(message, max_bytes=4_096, hint="less, please"))
         if message is whole:
@@ -398,7 +398,7 @@ async def test_recording_skips_an_abandoned_response(path: Path) -> None:
 
 async def test_recording_passes_model_errors_through(path: Path) -> None:
     failure = StreamBrokenError("gone: look")
-    model = RecordingModel(Playing(EVENTS[:2], error=failure), path)
+    model = RecordingModel(EventModel(EVENTS[:2], error=failure), path)
     with pytest.raises(StreamBrokenError) as caught:
         await collect(model)
     assert caught.value is failure
@@ -407,7 +407,7 @@ async def test_recording_passes_model_errors_through(path: Path) -> None:
 
 
 async def test_recording_saves_a_response_before_its_last_event(path: Path) -> None:
-    model = RecordingModel(Playing(EVENTS), path)
+    model = RecordingModel(EventModel(EVENTS), path)
     for done in (1, 2):
         async for event in model.stream(REQUEST):
             if isinstance(event, Finished):
@@ -435,7 +435,7 @@ def disk_full(descriptor: int) -> None:
 
 
 async def test_recording_closes_the_inner_model_if_a_write_fails() -> None:
-    inner = Playing(EVENTS)
+    inner = EventModel(EVENTS)
     model = RecordingModel(inner, "/dev/null/cassette.jsonl")
     with pytest.raises(CassetteError, match="cannot be written"):
         await collect(model)
@@ -445,9 +445,9 @@ async def test_recording_closes_the_inner_model_if_a_write_fails() -> None:
 
 
 async def test_recording_without_responses_keeps_an_old_cassette(path: Path) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
+    await record(path, EventModel(EVENTS), REQUEST)
     before = text_of(path)
-    await record(path, Playing(EVENTS))
+    await record(path, EventModel(EVENTS))
     assert text_of(path) == before
 
 

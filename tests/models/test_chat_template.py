@@ -1,4 +1,4 @@
-"""Chat templates: where they are read, what they are given, and their limits."""
+"""Chat templates: their sources, inputs and limits."""
 
 import json
 import logging

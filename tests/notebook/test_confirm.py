@@ -309,7 +309,7 @@ DAY = {"day": "2026-06-15", "hours": 1}
 
 @pytest.fixture
 def dispatch(gate: ButtonConfirmGate) -> Callable[..., Any]:
-    """Return a function that begins a call, and returns its result and what ran."""
+    """Return a function that begins a call, and returns its result and the calls that ran."""
     ran: list[Any] = []
 
     def write(args: Any, _deps: Any) -> ToolResult:

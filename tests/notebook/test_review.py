@@ -1,4 +1,4 @@
-"""Reviews: labels that last, a form made of the schema, two people compared, and what comes out."""
+"""Reviews: stored labels, a form of the schema, agreement of two reviewers, exports."""
 
 from dataclasses import replace
 from pathlib import Path

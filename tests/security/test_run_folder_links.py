@@ -49,7 +49,7 @@ NAMES = [
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run folder with one conversation, marked as a user's chat."""
-    folder = tmp_path_factory.mktemp("played")
+    folder = tmp_path_factory.mktemp("run")
     scenario = load_scenarios(scenario_paths("all"))[0]
 
     async def play() -> Run:

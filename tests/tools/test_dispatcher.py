@@ -240,12 +240,12 @@ def mutate(value: Any) -> None:
         if isinstance(value, dict):
             for item in list(value.values()):
                 mutate(item)
-            value["spoilt"] = True
+            value["mutated"] = True
             value.pop(next(iter(value)))
         elif isinstance(value, list):
             for item in value:
                 mutate(item)
-            value.insert(0, "spoilt")
+            value.insert(0, "mutated")
     except TypeError:  # a record, which cannot be changed
         return
 
@@ -275,7 +275,7 @@ async def test_dispatch_isolates_arguments_from_gate_summary_and_handler(
         async def confirm(self, request: ConfirmRequest) -> bool:
             asked.extend([request.summary, canonical(request.args)])
             mutate(request.args)
-            mutate(mine)  # the caller, who goes on with what is theirs
+            mutate(mine)  # the caller keeps using its own object
             return True
 
     def handle(given: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -371,7 +371,7 @@ def test_dispatch_passes_a_keyboard_interrupt_of_a_handler() -> None:
 
 
 async def stopped_while(tool: Any, confirm: Any, until: asyncio.Event) -> ToolCallOutcome:
-    """Cancel the caller as soon as `until` is set, and return what was recorded."""
+    """Cancel the caller as soon as `until` is set, and return the recorded outcome."""
     seen: list[ToolCallOutcome] = []
     calling = asyncio.create_task(
         dispatcher(tool).dispatch("add_habit", ARGS, confirm=confirm, observe=seen.append)

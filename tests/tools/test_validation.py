@@ -416,7 +416,7 @@ VALUES = st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from([1.0, "x", "1"]
 
 
 def _declared(schema: Any) -> set[str]:
-    """Every name under any `properties`: the test's own way to say what is declared."""
+    """Return the declared names: every name under any `properties`."""
     if isinstance(schema, list):
         return {name for each in schema for name in _declared(each)}
     if not isinstance(schema, dict):

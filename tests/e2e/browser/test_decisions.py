@@ -113,7 +113,7 @@ def open_card(page: Page) -> Locator:
 
 
 def shoot(page: Page, path: Path, what: Locator | None = None) -> None:
-    """Check what is shown in both themes, and take a picture of each."""
+    """Check the page in both themes, and take a picture of each."""
     for theme in each_theme(page):
         assert page.evaluate(LOW_CONTRAST) == {}
         assert errors(page) == []

@@ -1,4 +1,4 @@
-"""Accepting what a model did: only that value changes in the YAML, and only if it may."""
+"""`accept` changes only the chosen value in the YAML, and only if that is allowed."""
 
 import re
 from pathlib import Path

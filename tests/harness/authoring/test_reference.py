@@ -1,4 +1,4 @@
-"""Models without weights: what they do for a scenario, or what cannot be derived."""
+"""Reference models: their calls for a scenario, and scenarios that allow no derivation."""
 
 import gc
 import weakref

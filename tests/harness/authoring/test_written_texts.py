@@ -1,4 +1,4 @@
-"""Texts that people paste: a saved scenario reads back as exactly what was said."""
+"""Pasted texts: a saved scenario reads back as exactly the same messages."""
 
 import json
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_read_conversations_reads_lines(tmp_path: Path, text: str) -> None:
     conversation = CorrectedConversation(
         name=text, locale="en", world={}, turns=(CorrectedTurn(user=text),)
     )
-    file = tmp_path / "talks.jsonl"
+    file = tmp_path / "chats.jsonl"
     file.write_text(conversation_line(conversation) * 2, encoding="utf-8")
     assert read_conversations(file) == (conversation, conversation)
 

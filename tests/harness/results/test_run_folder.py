@@ -1,4 +1,4 @@
-"""Run.load(), and what a run folder still provides when a run is resumed."""
+"""Run.load(), and the samples of a run folder that a resumed run reuses."""
 
 from dataclasses import replace
 from functools import partial

@@ -64,7 +64,7 @@ class Notebook:
         self._client = client
 
     def cell(self, code: str, *, interrupt_at: str | None = None) -> tuple[str, str | None]:
-        """Return what a cell printed and the name of its error; interrupt it at some output."""
+        """Return a cell's output and the name of its error; interrupt it at some output."""
         printed: list[str] = []
 
         def on_message(message: Any) -> None:

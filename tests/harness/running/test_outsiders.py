@@ -268,7 +268,7 @@ async def test_altered_reference_calls_fail_by_final_state(
     toolset = domain()
     registry = registry_of(toolset, scenario.world, "en")
     for trace in altered_traces(scenario, registry):
-        record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
+        record = await run_sample(scenario, trace_model(trace, name="altered"), toolset)
         assert record.score.verdict is Verdict.FAIL
         assert record.score.state_equal is False
 
@@ -279,7 +279,7 @@ class Item:
 
 
 class Odd:
-    """A session whose state is what the test says."""
+    """A session whose state the test gives."""
 
     registry = tools(("look", lambda _args, _deps: ToolOk({}), {}), reads=["look"])
 

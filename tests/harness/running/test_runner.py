@@ -230,7 +230,7 @@ async def test_exception_makes_only_its_sample_invalid(
 
     def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         asked.append(scenario.id)
-        if asked.count("chat-1") > 1:  # the plan asks once before anything is played
+        if asked.count("chat-1") > 1:  # the plan asks once before the first sample
             asked.clear()
             raise ZeroDivisionError("our bug")
         return gold_model(scenario, registry)
@@ -275,7 +275,7 @@ async def test_replay_without_scenarios_returns_empty_run(play: Play) -> None:
 
 
 class Prompted(ScriptedModel):
-    """A script that tells what it was asked."""
+    """A script that reports its prompt."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in super().stream(request):

@@ -1,4 +1,4 @@
-"""Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
+"""Simulated users: scripted, careful, hasty; and gate effectiveness."""
 
 import itertools
 import re
@@ -86,21 +86,21 @@ async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Loa
     assert gate.executed_interval == rate_interval([[False, False]])
     table = printed(summary_view(run.summary(), english, criteria={}), width=120)
     page = html_page(run, english, name="x")
-    for shown in (
+    for page_text in (
         table,
         page[: page.index("<table")],
         page,
         markdown(run, english, name="x"),
         run._repr_html_(),
     ):
-        words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", shown).split())
+        words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", page_text).split())
         pattern = (
             r"unexpected writes proposed 2/4 50% \[\d+–\d+\]: rejected by the user 2/2 100% \[\d+–"
         )
-        assert re.search(pattern, words), shown
-    for shown in (table, page, markdown(run, english, name="x"), run._repr_html_()):
-        assert "hard: long or tricky" in shown
-        assert "plain: one request" not in shown
+        assert re.search(pattern, words), page_text
+    for page_text in (table, page, markdown(run, english, name="x"), run._repr_html_()):
+        assert "hard: long or tricky" in page_text
+        assert "plain: one request" not in page_text
 
 
 async def test_reference_passes_with_every_simulated_user(play: Play, load: Load) -> None:
