@@ -175,7 +175,7 @@ def test_baseline_names_regressions_that_the_paired_test_lets_pass(
     assert len(sentences) == (names is not None)
     for sentence in sentences:
         assert f"in all: {names}. The paired test passes" in sentence
-        assert "by less than 6" in sentence
+        assert "needs at least 6" in sentence
         assert "--max-regressions" in sentence
 
 
@@ -203,11 +203,11 @@ def test_least_passing_is_the_number_with_which_the_test_can_fail() -> None:
         ("p~p p~p", "p~f p~p", 0, 1, "s0"),  # one wording is enough, and counts once
         ("p~p p~p", "f~f p~p", 1, 0, "s0"),
         ("p p", "p~f p~f", 0, 0, ""),  # a wording that was not asked before is no regression
-        ("f f f", "f f f", 0, 4, "nothing could regress"),
+        ("f f f", "f f f", 0, 4, "no scenario could regress"),
         ("f f f f f f", "p p p p p p", 0, 0, ""),  # better for sure
         ("p p f f", "p p f f", 2, 4, "--max-regressions 2 could not have failed"),
         ("p p", "f f", 2, 4, "could not have failed"),
-        ("p p p", "a:p b:p", 0, 4, "nothing could regress"),
+        ("p p p", "a:p b:p", 0, 4, "no scenario could regress"),
         ("p p p", "p i p", 0, 3, ""),
         ("p p p", "f i p", 0, 1, "s0"),
         ("ppp p", "fii p", 0, 1, "s0"),  # fails even if the invalid ones pass
