@@ -36,8 +36,7 @@ try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 G
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
 	@:
 
-# Violations really happen with a model of this size. For a person that is a result, no error of make;
-# CI calls lhkit eval itself, and keeps its exit codes apart.
+# --exit-zero: a violation is a result here, not an error of make. CI calls `lhkit eval` for its exit codes.
 eval: venv  ## score the default model on the scenarios
 	@$(BIN)/python -m lhkit eval --exit-zero $(ARGS)
 
@@ -50,12 +49,12 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# More workers than cores, since many tests wait for processes. One has all tests of the model servers.
+# More workers than cores, because many tests wait for processes. loadscope: one worker runs all model-server tests.
 test: lint browser finetune  ## all checks: lint, then every test
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
 	  --hypothesis-profile=thorough -m 'not nightly'
 
-nightly: venv browser node finetune  ## what takes long: other Pythons, MCP servers from npm, a training, 20,000 cases a fuzz target
+nightly: venv browser node finetune  ## the slow checks: other Pythons, MCP servers from npm, a training, 20,000 cases a fuzz target
 	@$(BIN)/python -m pytest -m nightly
 	@$(BIN)/python -m pytest -m '' --hypothesis-profile=fuzz tests/fuzz
 	@requirements/versions.sh
@@ -63,7 +62,7 @@ nightly: venv browser node finetune  ## what takes long: other Pythons, MCP serv
 versions: venv  ## the fast suite on each Python found here, and with the lowest versions of dependencies
 	@requirements/versions.sh $(ARGS)
 
-data-check: venv  ## check all that the scenarios of datasets/ac promise
+data-check: venv  ## check the scenarios of datasets/ac: lint, references, coverage
 	@$(BIN)/python evals/check_dataset.py $(ARGS)
 	@$(BIN)/python evals/ac_coverage.py --check
 
@@ -81,14 +80,14 @@ format: venv  ## fix and format with ruff
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: venv  ## measure what lhkit itself costs, beside bare libraries
+bench: venv  ## measure the overhead of lhkit, compared with bare libraries
 	@for each in harness_cost growth dispatch_latency start_up margins results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
-bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)
+bench-model: venv  ## measure throughput of the embedded Gemma, compared with vLLM's benchmark (half an hour)
 	@for each in throughput main_job results; do $(BIN)/python evals/benchmarks/$$each.py; done
 
-lock: venv finetune  ## pin what .venv holds now into requirements/
+lock: venv finetune  ## pin the packages of .venv in requirements/
 	@$(BIN)/python requirements/renew.py
 
 clean:  ## remove caches of tools (not .venv, not the weights)
@@ -107,8 +106,7 @@ node:
 finetune: venv $(FINETUNE)
 	@:
 
-# uv removes what the pinned files no longer have. torch comes by pip, which knows the indexes and folders that this
-# machine is set up with.
+# uv removes packages that are no longer pinned. pip installs torch, because it reads the index settings of this machine.
 $(PACKAGES): $(LOCKS)
 	$(call make_venv,$(VENV))
 ifeq ($(PLATFORM),Linux x86_64)

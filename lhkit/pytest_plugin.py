@@ -121,7 +121,7 @@ def _given(config: pytest.Config, option: _Option) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark, and check what is given."""
+    """Declare the mark, and check the options."""
     config.addinivalue_line(
         "markers",
         "lhkit(*paths, toolset=None): run the test once for each sample of scenario files",
@@ -519,7 +519,7 @@ class Plugin:
 
     @pytest.hookimpl(tryfirst=True)  # before the terminal shows the report
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Write the record of a report, and count what the summary tells."""
+        """Write the record of a report, and count errors and replies for the summary."""
         if self.is_worker:
             return
         if error := getattr(report, "lhkit_error", ""):
@@ -539,7 +539,7 @@ class Plugin:
         return (_MORE_ERRORS, "E", "ERROR") if getattr(report, "is_more", False) else None
 
     def _dialect_lines(self) -> Iterator[str]:
-        """Yield what shows that a model does not know the dialect of its requests."""
+        """Yield warnings about a dialect that does not fit the model."""
         from lhkit.base.locales import load_catalog
         from lhkit.conversation.responses import ModelIdentity
         from lhkit.harness.figures.metrics import ReadCalls
@@ -562,7 +562,7 @@ class Plugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Keep what a worker of xdist has to say."""
+        """Store the usage error and the notices of an xdist worker."""
         output = getattr(node, "workeroutput", {})
         self._usage_error = output.get("lhkit_error", self._usage_error)
         self._notices += [n for n in output.get("lhkit_notices", ()) if n not in self._notices]
@@ -580,7 +580,7 @@ class Plugin:
                 self._runner.run(self._planner.aclose())
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print what was kept, left out, or could not be written."""
+        """Print counts of reused samples, notices and errors."""
         if self._usage_error:
             terminalreporter.write_line(f"ERROR: {self._usage_error}", red=True)
         for line in self._summary():

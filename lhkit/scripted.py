@@ -1,4 +1,4 @@
-"""Scripted models, for demos and tests of tools: they say and call what they are given."""
+"""Scripted models, for demos and tests of tools: they send given replies and calls."""
 
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 

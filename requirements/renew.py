@@ -58,7 +58,7 @@ What only the embedded Gemma needs: vLLM for CPUs, torch, transformers.
 
 
 def main() -> None:
-    """Split what is installed into the files."""
+    """Split the installed packages into the files."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]

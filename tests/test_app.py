@@ -1,4 +1,4 @@
-"""The composition root: what a notebook asks of it."""
+"""The composition root, as notebooks use it."""
 
 from contextlib import closing
 
@@ -22,16 +22,16 @@ def test_a_scenario_that_is_not_shipped_is_named() -> None:
 
 
 def test_life_helpers_model_reads_the_same_hint_as_ever_through_every_door() -> None:
-    told = (
+    hint = (
         "the result of {bytes} bytes was left out; for one item use a single-item tool such as "
         "query_protocol"
     )
     settings = load_settings()
-    kept = LIFE_HELPER.open_kept(None, now=settings.now, locale="ko")
+    stored = LIFE_HELPER.open_kept(None, now=settings.now, locale="ko")
     fresh = LIFE_HELPER.open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
-    with closing(fresh), closing(kept):
-        assert fresh.assistant.truncation_hint == told
-        assert kept.assistant.truncation_hint == told
+    with closing(fresh), closing(stored):
+        assert fresh.assistant.truncation_hint == hint
+        assert stored.assistant.truncation_hint == hint
 
 
 def test_a_split_is_a_folder_and_all_is_both() -> None:

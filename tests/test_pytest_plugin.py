@@ -338,7 +338,7 @@ def test_plugin_keeps_the_records_of_a_killed_run_and_continues(
     assert (folder / "records.jsonl").read_bytes().startswith(before)
     run = lhkit.Run.load(folder)
     assert len(run.records) == 60
-    assert [(i.kept, i.played, i.finished) for i in run.manifest.invocations] == [
+    assert [(i.kept, i.completed, i.finished) for i in run.manifest.invocations] == [
         (0, 0, False),
         (whole, 60 - whole, True),
     ]
@@ -402,7 +402,7 @@ def test_plugin_completes_a_run_after_one_repeat_was_selected(
     options = (*GOLD, "--lhkit-run=part", "--lhkit-repeats=2")
     assert outcomes(run_pytest(*options, "shopping.scenario.yaml::add#2")[1]) == {"passed": 1}
     invocation = lhkit.Run.load(project / "runs" / "part").manifest.invocations[-1]
-    assert (invocation.played, invocation.finished) == (1, False)
+    assert (invocation.completed, invocation.finished) == (1, False)
     code, output = run_pytest(*options)
     assert (code, "Kept from the previous run: 1 of 6 samples." in output) == (0, True)
 
@@ -515,17 +515,17 @@ def test_plugin_refuses_one_run_of_two_files_with_the_same_ids(
 def test_plugin_runs_again_when_the_tools_code_changed_and_counts_what_it_keeps(
     project: Path, run_pytest: RunPytest
 ) -> None:
-    tools, kept = project / "tools.py", "lhkit: Kept from the previous run: 3 of 3 samples."
+    tools, reused = project / "tools.py", "lhkit: Kept from the previous run: 3 of 3 samples."
     code, output = run_pytest(*NIGHTLY)
     assert (code, "Kept" in output) == (0, False)
     code, output = run_pytest(*NIGHTLY)
-    assert (code, kept in output) == (0, True)
+    assert (code, reused in output) == (0, True)
     edit(tools, "deps.append(name)", 'deps.append("poison")')
     code, output = run_pytest(*NIGHTLY)
     assert (code, outcomes(output)) == (1, {"failed": 1, "passed": 2})
     edit(tools, 'deps.append("poison")', "deps.append(name)")
     code, output = run_pytest(*NIGHTLY)
-    assert (code, kept in output) == (0, True)
+    assert (code, reused in output) == (0, True)
 
 
 def test_plugin_says_in_one_sentence_that_a_run_folder_is_in_use(

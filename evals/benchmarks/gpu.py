@@ -243,7 +243,7 @@ class Measurements:
         return target
 
     async def lhkit_output(self, *arguments: str, log: str) -> str:
-        """Run a command of lhkit; return what it prints.
+        """Run a command of lhkit; return its output.
 
         Raises:
             AssertionError: its exit code is not 0.

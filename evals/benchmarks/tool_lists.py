@@ -70,7 +70,7 @@ def dump(
     command: Annotated[list[str], typer.Argument()],
     env: Annotated[list[str], typer.Option(help="NAME=VALUE, such as a key to start with.")] = [],  # noqa: B006
 ) -> None:
-    """Write what a server lists."""
+    """Write the tool list of a server."""
     from lhkit.mcp.connection import McpConnection
 
     async def decline(_message: str, _schema: Mapping[str, Any]) -> Any:

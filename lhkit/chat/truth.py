@@ -1,4 +1,4 @@
-"""The lines of truth under a reply: what a turn wrote, from its calls and not from its words.
+"""The lines of truth under a reply: the writes of a turn, from its calls and not its words.
 
 Each call that wrote, or may have, has one line of its own. Values of arguments and rows are
 quoted, so that no title looks like another write.
@@ -47,7 +47,7 @@ class TruthKind(StrEnum):
 
 
 def truth_kind(call: ToolCallMessage) -> TruthKind | None:
-    """Return what is known of a call; None if it is not known to write, or pending."""
+    """Return the effect of a call; None if it is pending or not known to write."""
     outcome = call.outcome
     if outcome is None:
         return None
@@ -71,14 +71,14 @@ _RULE = re.compile(r"r\d+_\w+")  # the code of a declared rule, which refuses be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthLine:
-    """One line: what a call did, or that nothing was run."""
+    """One line: the effect of a call, or that no write ran."""
 
     kind: TruthKind
     text: str
 
 
 def truth_line(calls: Iterable[ToolCallMessage], catalog: Catalog) -> str:
-    """Return what the calls of a turn wrote, a line for each, such as `Changed: habits +1 · tea`.
+    """Return the writes of a turn, a line for each, such as `Changed: habits +1 · tea`.
 
     Args:
         calls: the calls of the turn, such as `Transcript.calls_of_this_turn`.
@@ -148,7 +148,7 @@ def claim_text(claim: FalseReplyClaim, catalog: Catalog) -> str:
 
 
 def _what(tool: str, outcome: ToolCallOutcome, kind: TruthKind, catalog: Catalog) -> str:
-    """Return what a call did, or would have done, on one line."""
+    """Return the effect of a call, or of one that did not run, on one line."""
     changes = "; ".join(_change(change, catalog) for change in outcome.changes or ())
     args = outcome.effective_args or {}
     if kind is TruthKind.CHANGED:

@@ -161,7 +161,7 @@ class _CheckedSuite:
 
 @contextmanager
 def _removed_on_error(folder: Path) -> Iterator[None]:
-    """Remove what was written into a new or empty folder if an exception is raised."""
+    """Empty a folder that was new or empty if an exception is raised."""
     exists = folder.exists()
     try:
         yield

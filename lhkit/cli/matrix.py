@@ -263,7 +263,7 @@ async def _has_same_weights(evaluation: Evaluation, recorded: ModelIdentity) -> 
 def _check_arms(
     runs: Sequence[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
 ) -> ExitCode:
-    """Print what the arms miss; return the exit code of the worst one."""
+    """Print the missed thresholds of the arms; return the exit code of the worst one."""
     limits = ThresholdOptions(fail_under=suite.fail_under, max_violations=suite.max_violations)
     codes = set()
     for name, run in runs:

@@ -130,11 +130,11 @@ def write_reports(
 
     Args:
         run: the run to report.
-        files: what is written.
+        files: the reports to write.
         catalog: the locale's texts.
         name: the name of the run.
         comparison: with the baseline.
-        result: what the thresholds decided; None without thresholds.
+        result: the result of the thresholds; None without thresholds.
         exit_code: that of the command, where it is another one than that of the result.
 
     Raises:

@@ -50,7 +50,7 @@ class PlannedSuite:
         scenarios: the planned scenarios, by name.
         execution: runs them, and has the records to reuse.
         manifest: of the run folder, as JSON; empty if nothing is written to one.
-        notices: what was not verified or is not written, in sentences.
+        notices: sentences about unverified or unwritten results.
     """
 
     scenarios: Mapping[str, PlannedScenario]

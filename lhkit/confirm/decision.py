@@ -75,7 +75,7 @@ class Reject:
     """Do not run the call.
 
     Attributes:
-        reason: what the user says about it; the model reads it as `user_message`.
+        reason: the user's reason; the model reads it as `user_message`.
         how: as in `Approve`.
         binding: as in `Approve`.
     """

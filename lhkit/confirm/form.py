@@ -97,7 +97,7 @@ class FormAction(StrEnum):
     """The action of an answer, as in MCP."""
 
     ACCEPT = "accept"
-    DECLINE = "decline"  # said no
+    DECLINE = "decline"  # the user refuses
     CANCEL = "cancel"  # closed the form without an answer
 
 

@@ -115,7 +115,7 @@ def _field(
 
 
 def _safe(read: Callable[[], Any], otherwise: Any) -> Any:
-    """Return what is read from a schema, which may be invalid or too deeply nested."""
+    """Return the fields of a schema, which may be invalid or too deeply nested."""
     try:
         return read()
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):

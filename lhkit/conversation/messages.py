@@ -117,7 +117,7 @@ class ToolCallOutcome:
         ran: the handler was started.
         summary: the text that the user was asked to confirm.
         answer: the `lhkit.confirm.decision.QuestionOutcome`, if the gate reports one.
-        reason: what the user said with the decision, or why it was refused.
+        reason: the user's reason for the decision, or why it was refused.
         shown_args: the arguments that the user edited and approved; None without an edit.
         run_args: the edited arguments that the handler was started with; None without an edit.
         validation_s: seconds of validation.
@@ -193,7 +193,7 @@ class ToolCallMessage:
         text: the model's text before the calls, on the first call of a model message.
         index: the position among the calls of one model message.
         is_cut: the call was cut off: its name is empty and it never runs.
-        hint: what the model reads instead of a result of more than `max_bytes`; empty for the
+        hint: the text that replaces a result of more than `max_bytes`; empty for the
             default text. Set from `Assistant.truncation_hint`.
         max_bytes: limit of the result for the model. Set from `Assistant.max_result_bytes`.
         result_format: how the model reads the result; None for the default of the dialect. Set

@@ -67,7 +67,7 @@ class ToolErr:
 
 @dataclass(frozen=True, slots=True)
 class ToolCancelled:
-    """The user did not confirm, so the tool did not run; `user_message` is what they said."""
+    """The user did not confirm, so the tool did not run; `user_message` is their reason."""
 
     user_message: str = field(default="", repr=False)
 

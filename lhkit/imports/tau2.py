@@ -168,7 +168,7 @@ def _call(environment: Environment, call: ToolCall) -> ToolResult:
 class Tau2Session:
     """An environment of tau2, and one that stays as it is at the start.
 
-    Its state is what the task's reward depends on.
+    Its state is the data of the task's reward.
     """
 
     domain: Domain

@@ -244,17 +244,17 @@ async def test_turn_copies_results() -> None:
         echo_tool("use", parameters=object_schema(n={}), handler=use),
     )
     await chat.user_turn("찾아서 써줘")
-    seen[0]["n"].append("spoilt")
+    seen[0]["n"].append("mutated")
     for message in chat.state.messages[1:3]:
         assert isinstance(message, ToolCallMessage)
         with pytest.raises(TypeError, match="copy"):
             message.args["x"] = 1
     shelf["item"]["left"] = 0
     await chat.user_turn("또")
-    found, used = model.requests[-1].messages[1:3]
-    assert isinstance(found, ToolCallMessage)
+    first, used = model.requests[-1].messages[1:3]
+    assert isinstance(first, ToolCallMessage)
     assert isinstance(used, ToolCallMessage)
-    assert found.result == ToolOk({"item": {"left": 9}})
+    assert first.result == ToolOk({"item": {"left": 9}})
     assert (used.args, used.result) == ({"n": [3]}, ToolOk({"left": 6}))
     assert log.of(CallCompleted)[1].message.outcome.args == {"n": [3]}
 

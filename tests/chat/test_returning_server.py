@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_retry_succeeds_after_the_server_restarts() -> None:
-    kept = LIFE_HELPER.open_kept(None, now=load_settings().now, locale="ko")
-    with closing(kept) as session:
+    session_of_user = LIFE_HELPER.open_kept(None, now=load_settings().now, locale="ko")
+    with closing(session_of_user) as session:
         async with FakeVllm() as server:
             model = await connect(Endpoint(base_url=server.base_url))
         chat = app.open_chat(model, session, None, "ko")

@@ -71,9 +71,9 @@ def test_step_remembers_the_destructive_call_of_a_partly_completed_message() -> 
 
 def test_step_asks_once_for_each_message() -> None:
     transcript = ASKED.model_called().answered(called("write"))
-    settled = transcript.completed(with_result(transcript.pending[0]))
+    answered = transcript.completed(with_result(transcript.pending[0]))
     later = Finished(reason="stop", calls=(ToolCall(name="write", args={"other": 1}),))
-    assert plans(later, settled) == [Dispatch]
+    assert plans(later, answered) == [Dispatch]
 
 
 def test_step_answers_a_repeated_call_within_one_message() -> None:
@@ -87,9 +87,9 @@ def test_step_answers_a_repeated_call_within_one_message() -> None:
 def test_step_runs_the_same_call_in_the_next_user_turn() -> None:
     same = Finished(reason="stop", calls=(ToolCall(name="read", args={}),))
     first = ASKED.model_called().answered(same)
-    settled = first.completed(with_result(first.pending[0]))
-    assert plans(same, settled) == [AnswerRepeated]
-    assert plans(same, settled.started(UserMessage(text="다시"))) == [Dispatch]
+    answered = first.completed(with_result(first.pending[0]))
+    assert plans(same, answered) == [AnswerRepeated]
+    assert plans(same, answered.started(UserMessage(text="다시"))) == [Dispatch]
 
 
 def test_step_answers_a_truncated_call() -> None:
@@ -184,8 +184,8 @@ def write(name: str) -> ToolCall:
     return ToolCall(name="write", args={"what": name})
 
 
-def settled(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]:
-    """Settle the pending calls as the controller does; return what was planned for each."""
+def complete_pending(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]:
+    """Complete the pending calls as the controller does; return the plan of each."""
     step = next_step(transcript, LIMITS)
     assert isinstance(step, RunTools)
     planned: list[tuple[str, type]] = []
@@ -202,14 +202,14 @@ def settled(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]
 
 
 def proposed(*messages: str) -> list[list[tuple[str, type]]]:
-    """Return what is planned for each message; a message is the writes in it, `?` a read."""
+    """Return the plans for each message; a message is the writes in it, `?` a read."""
     transcript, planned = ASKED, []
     for message in messages:
         calls = tuple(
             ToolCall(name="read", args={"what": "?"}) if name == "?" else write(name)
             for name in message
         )
-        transcript, plans_of_it = settled(
+        transcript, plans_of_it = complete_pending(
             transcript.model_called().answered(Finished(reason="stop", calls=calls))
         )
         planned.append(plans_of_it)

@@ -1,4 +1,4 @@
-"""The lines of truth: from what was written, and not from a status or from words."""
+"""The lines of truth come from writes, not from a status or the reply."""
 
 import asyncio
 import re
@@ -50,7 +50,7 @@ CLAIMS = {"ko": ["추가했"], "en": ["added"]}
 
 @dataclass
 class Shelf:
-    """A session with a table of books, whose tool does as it is told."""
+    """A session with a table of books, whose tool writes as its arguments say."""
 
     books: list[Any] = field(default_factory=list)
     tables: Mapping[str, list[Any]] | None = None
@@ -246,7 +246,7 @@ async def test_truth_line_never_says_nothing_when_data_changed(
 
     (line,) = await lines(Quick(), is_approved)
     if not is_destructive and not is_visible:
-        return  # nobody was asked, and neither data nor tool says that it wrote
+        return  # no question, and neither data nor tool reports a write
     if shelf.books:
         assert "othing" not in line
         assert "Not run" not in line
@@ -422,13 +422,13 @@ async def test_state_that_is_not_available_leaves_the_status(reason: str) -> Non
 
 @pytest.mark.parametrize("changed", [None, True, False, 0, "yes"])
 def test_changed_is_not_sent_to_the_model(changed: Any) -> None:
-    for plain, said in (
+    for plain, explained in (
         (ToolOk({"a": 1}), ToolOk({"a": 1}, changed=changed)),
         (ToolErr("x", "y", {"a": 1}), ToolErr("x", "y", {"a": 1}, changed)),
     ):
-        assert encode_tool_result(plain) == encode_tool_result(said)
-        assert result_to_dict(plain) == result_to_dict(said)
-        assert plain == said
+        assert encode_tool_result(plain) == encode_tool_result(explained)
+        assert result_to_dict(plain) == result_to_dict(explained)
+        assert plain == explained
 
 
 @pytest.mark.parametrize("changed", [0, 1, "no", [], object()])

@@ -92,7 +92,7 @@ async def test_mutate_exits_with_1_below_share_or_with_outdated_survivors(
     assert json.loads(capsys.readouterr().out)["outdated"][0] == ["a-ko-01", "say_nothing@0"]
 
 
-async def played(file: Path, **options: bool) -> Path:
+async def completed_run(file: Path, **options: bool) -> Path:
     answers = [call("search_catalog", query="숨", limit=4), say("네모 호흡이 있어요")]
     await replay(
         load_scenarios([file]),
@@ -108,7 +108,7 @@ async def played(file: Path, **options: bool) -> Path:
 async def test_accept_writes_change_and_rescored_sample_passes(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = await played(file)
+    run = await completed_run(file)
     with pytest.raises(UsageError, match=r"choose one of\n.*--arg query") as error:
         await accept_sample(AcceptOptions(run=run, sample="a-ko-01", paths=(file,)), settings)
     assert "--turn 0 --call 0 --arg limit" in str(error.value)
@@ -130,7 +130,7 @@ async def test_accept_takes_a_sample_of_another_wording(
 ) -> None:
     user = next(line for line in SCENARIO.splitlines() if "- user:" in line)
     put(file, SCENARIO.replace(user, f"{user}\n      variants: [숨 쉬는 거 셋만 보여 줘]"))
-    run = await played(file, variants=True)
+    run = await completed_run(file, variants=True)
     options = AcceptOptions(run=run, sample="a-ko-01~2", paths=(file,), arg="query")
     assert await accept_sample(options, settings) == 0
     assert '{one_of: [호흡, "숨"]}' in capsys.readouterr().out
@@ -139,7 +139,7 @@ async def test_accept_takes_a_sample_of_another_wording(
 async def test_accept_adds_phrase(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = await played(file)
+    run = await completed_run(file)
     options = AcceptOptions(run=run, sample="a-ko-01#1", paths=(file,), phrase="호흡이 있어요")
     assert await accept_sample(options, settings) == 0
     assert 'contains_any: ["네모 호흡", "호흡이 있어요"]' in capsys.readouterr().out
@@ -147,7 +147,7 @@ async def test_accept_adds_phrase(
 
 @pytest.mark.parametrize("sample", ["b-ko-01", "a-ko-01#7"])
 async def test_accept_refuses_missing_sample(file: Path, settings: Settings, sample: str) -> None:
-    run = await played(file)
+    run = await completed_run(file)
     with pytest.raises(RunError, match=f"has no sample {sample}"):
         await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)
     with pytest.raises(RunError, match="is not a run folder"):
@@ -158,6 +158,6 @@ async def test_accept_refuses_missing_sample(file: Path, settings: Settings, sam
 async def test_accept_refuses_invalid_sample_id(
     file: Path, settings: Settings, sample: str
 ) -> None:
-    run = await played(file)
+    run = await completed_run(file)
     with pytest.raises(UsageError, match="expected SCENARIO or SCENARIO#2"):
         await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)

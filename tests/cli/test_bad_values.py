@@ -215,10 +215,10 @@ def called(line: str) -> tuple[int, str]:
 def test_command_refuses_bad_value_before_any_work(
     costly: list[str], line: str, expected: str
 ) -> None:
-    code, said = called(line)
-    assert (code, costly) == (2, []), said
-    assert expected.removeprefix("--").replace("-", "_") in said.replace("-", "_")
-    assert "Traceback" not in said
+    code, stderr = called(line)
+    assert (code, costly) == (2, []), stderr
+    assert expected.removeprefix("--").replace("-", "_") in stderr.replace("-", "_")
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.usefixtures("costly")
@@ -243,9 +243,9 @@ def test_matrix_refuses_bad_value_in_suite(
 ) -> None:
     text = SUITE.format(line=line, model=model).replace('"{', "{").replace('}"', "}")
     (desk / "suite.toml").write_text(text, encoding="utf-8")
-    code, said = called("matrix suite.toml")
-    assert code == 2, said
-    assert expected in said
+    code, stderr = called("matrix suite.toml")
+    assert code == 2, stderr
+    assert expected in stderr
 
 
 def test_bad_values_cover_all_numeric_options() -> None:

@@ -74,10 +74,12 @@ async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServ
     serving = asyncio.create_task(serve.serve_model(ServeOptions(weights=weights), settings))
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while (found := await find_running_server(settings.cache_dir, weights.name)) is None:
+            while (
+                running_server := await find_running_server(settings.cache_dir, weights.name)
+            ) is None:
                 assert not serving.done(), serving.result()
                 await asyncio.sleep(0.02)  # another process sets no Event
-        yield found
+        yield running_server
     finally:
         serving.cancel()
         with suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The doctor says what is wrong with a server, and what to do."""
+"""`lhkit doctor` reports problems of a server with their fixes."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ CALLED = streams(chat_completion([{"tool_calls": [chat_call(0, "add_habit", "{")
 WELL = [COLD, WARM, BEGUN, NO_PARSER]
 
 
-async def said(
+async def doctor_output(
     capsys: pytest.CaptureFixture[str], behaviours: Any, dialect: str = "json", **fake: Any
 ) -> tuple[int, str]:
     async with FakeVllm(*behaviours, **fake) as server:
@@ -57,7 +57,7 @@ async def said(
 async def test_doctor_passes_healthy_server(
     served: str, family: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, text = await said(capsys, WELL, routes={"/v1/models": models(served)})
+    code, text = await doctor_output(capsys, WELL, routes={"/v1/models": models(served)})
     assert code == 0
     assert "✗" not in text
     assert f"The dialect json fits the family {family}" in text
@@ -67,7 +67,7 @@ async def test_doctor_passes_healthy_server(
 async def test_doctor_checks_llama_cpp_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """That it takes no constraint is said, and is no fault of the server."""
+    """A server without constraints is reported, and is not a failed check."""
     async with FakeLlamaCpp(streams(native(["네"])), streams(native(["네"])), NO_PARSER) as server:
         code = await examine(DoctorOptions(base_url=server.base_url), Settings(locale="en"))
     text = capsys.readouterr().out
@@ -130,14 +130,14 @@ async def test_doctor_reports_missing_adapter(
     [
         ([COLD, COLD, BEGUN, PARSED], "gemma-3-4b-it", "--block-size 32"),
         ([UNTOLD, UNTOLD, BEGUN, PARSED], "gemma-3-4b-it", "--enable-prompt-tokens-details"),
-        ([COLD, WARM, WARM, PARSED], "gemma-3-4b-it", "does not obey the constraint"),
+        ([COLD, WARM, WARM, PARSED], "gemma-3-4b-it", "ignores the constraint"),
         (WELL, "functiongemma-270m-it", "give --dialect functiongemma"),
     ],
 )
 async def test_doctor_advises_on_failed_checks(
     behaviours: Any, served: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, text = await said(capsys, behaviours, routes={"/v1/models": models(served)})
+    code, text = await doctor_output(capsys, behaviours, routes={"/v1/models": models(served)})
     assert code == ExitCode.INFRASTRUCTURE
     assert any(line.startswith("✗") and sentence in line for line in text.splitlines())
 
@@ -163,7 +163,7 @@ async def test_doctor_reports_missing_server_in_one_line(
 async def test_doctor_reports_server_parser(
     chat: Any, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, text = await said(capsys, [COLD, WARM, BEGUN, chat])
+    code, text = await doctor_output(capsys, [COLD, WARM, BEGUN, chat])
     assert code == 0
     assert any(line.startswith("✓") and sentence in line for line in text.splitlines())
 
@@ -172,7 +172,7 @@ async def test_doctor_passes_openai_with_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     elsewhere = {"/version": answers(404, "")}
-    code, text = await said(capsys, [PARSED, PARSED, CALLED], "openai", routes=elsewhere)
+    code, text = await doctor_output(capsys, [PARSED, PARSED, CALLED], "openai", routes=elsewhere)
     assert code == 0
     assert "✗" not in text
     assert "It is not vLLM" in text
@@ -182,7 +182,7 @@ async def test_doctor_passes_openai_with_server_parser(
 async def test_doctor_advises_on_openai_without_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, text = await said(capsys, [NO_PARSER, NO_PARSER], "openai")
+    code, text = await doctor_output(capsys, [NO_PARSER, NO_PARSER], "openai")
     assert code == ExitCode.INFRASTRUCTURE
     issues = [line for line in text.splitlines() if line.startswith("✗")]
     assert issues

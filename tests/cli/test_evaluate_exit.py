@@ -185,7 +185,7 @@ async def test_eval_refuses_baseline_without_valid_samples(run_eval: Eval, runs:
         ("ppppppff", "", {"fail_under": 85}, 1),
         ("iiiiiiii", "", {}, 3),
         ("iiiiiiii", "", {"fail_under": 85, "max_violations": 0, "baseline": True}, 3),
-        ("ppppppip", "", {"fail_under": 85}, 3),  # reached so far, but not all was played
+        ("ppppppip", "", {"fail_under": 85}, 3),  # reached so far, but not all samples ran
         ("ppppppfi", "", {"fail_under": 87}, 3),  # 6 of 7, and 7 of 8 would do
         ("pppppffi", "", {"fail_under": 87}, 1),  # even 6 of 8 is too few
         ("fffffffi", "", {"baseline": True}, 1),
@@ -212,8 +212,8 @@ async def test_check_thresholds_exit_code_of_mixed_verdicts(
     baseline = gold if "baseline" in asked else None
     limits = ThresholdOptions(**{**asked, "baseline": None})
     judged = replace(gold, records=tuple(records))
-    found = check_thresholds(judged, limits, load_catalog("en"), baseline=baseline)
-    assert found.exit_code == code
+    report = check_thresholds(judged, limits, load_catalog("en"), baseline=baseline)
+    assert report.exit_code == code
 
 
 @pytest.mark.parametrize(("invalid_ones", "code"), [(range(2), 1), (range(8), 3)])
@@ -227,10 +227,10 @@ async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
         else each
         for n, each in enumerate(tried)
     )
-    found = check_thresholds(
+    report = check_thresholds(
         replace(gold, records=records), ThresholdOptions(max_violations=5), load_catalog("en")
     )
-    assert found.exit_code == code
+    assert report.exit_code == code
 
 
 async def test_eval_exits_with_1_if_worse_than_baseline(
@@ -367,7 +367,7 @@ async def test_eval_reruns_only_the_changed_scenario(
         "Run again, because the prompt changed: 1 of 8 samples. Changed: scenario chat-0\n"
         "Kept from the previous run: 7 of 8 samples.\n"
     )
-    assert "1 played now, 7 kept" in out
+    assert "1 run now, 7 kept" in out
 
 
 async def test_compare_prints_comparison_of_folders(

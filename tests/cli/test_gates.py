@@ -137,13 +137,13 @@ def test_can_be_worse_agrees_with_every_possible_candidate(
     sizes: Sequence[int], margin: float | None
 ) -> None:
     candidates = [text.split() for text in outcomes(sizes)]
-    found: dict[tuple[tuple[int, ...], ...], bool] = {}
+    worse: dict[tuple[tuple[int, ...], ...], bool] = {}
     for before in {tuple(sorted(text.split())): text for text in outcomes(sizes)}.values():
         kinds = {gains_of(before.split(), now) for now in candidates}
-        for gains in kinds - found.keys():
-            found[gains] = is_worse(gains, margin)
+        for gains in kinds - worse.keys():
+            worse[gains] = is_worse(gains, margin)
         baseline = run(before, "before")
-        expected = any(found[gains] for gains in kinds)
+        expected = any(worse[gains] for gains in kinds)
         assert compare(baseline, baseline, margin=margin).can_be_worse == expected, before
 
 
@@ -171,11 +171,11 @@ def test_baseline_names_regressions_that_the_paired_test_lets_pass(
 ) -> None:
     result = check("p " * 8, now)
     assert result.exit_code == 0
-    said = [remark for remark in result.remarks if "Regressions" in remark]
-    assert len(said) == (names is not None)
-    for sentence in said:
-        assert f"in all: {names}. The paired test lets them pass" in sentence
-        assert "by less than 6" in sentence
+    sentences = [remark for remark in result.remarks if "Regressions" in remark]
+    assert len(sentences) == (names is not None)
+    for sentence in sentences:
+        assert f"in all: {names}. The paired test passes" in sentence
+        assert "needs at least 6" in sentence
         assert "--max-regressions" in sentence
 
 
@@ -203,11 +203,11 @@ def test_least_passing_is_the_number_with_which_the_test_can_fail() -> None:
         ("p~p p~p", "p~f p~p", 0, 1, "s0"),  # one wording is enough, and counts once
         ("p~p p~p", "f~f p~p", 1, 0, "s0"),
         ("p p", "p~f p~f", 0, 0, ""),  # a wording that was not asked before is no regression
-        ("f f f", "f f f", 0, 4, "nothing could regress"),
+        ("f f f", "f f f", 0, 4, "no scenario could regress"),
         ("f f f f f f", "p p p p p p", 0, 0, ""),  # better for sure
         ("p p f f", "p p f f", 2, 4, "--max-regressions 2 could not have failed"),
         ("p p", "f f", 2, 4, "could not have failed"),
-        ("p p p", "a:p b:p", 0, 4, "nothing could regress"),
+        ("p p p", "a:p b:p", 0, 4, "no scenario could regress"),
         ("p p p", "p i p", 0, 3, ""),
         ("p p p", "f i p", 0, 1, "s0"),
         ("ppp p", "fii p", 0, 1, "s0"),  # fails even if the invalid ones pass
@@ -243,10 +243,10 @@ def test_max_regressions_replaces_the_paired_test_but_not_the_margin() -> None:
 
 
 def test_max_regressions_says_what_was_not_compared() -> None:
-    found = count_regressions(records("a:p b:p c:ff d:i e:p~p"), records("a:i c:f d:p e:p"))
-    assert found.invalid == ("a",)
-    assert found.unknown == ("d",)
-    assert found.missing == ("b", "e~2")
+    regressions = count_regressions(records("a:p b:p c:ff d:i e:p~p"), records("a:i c:f d:p e:p"))
+    assert regressions.invalid == ("a",)
+    assert regressions.unknown == ("d",)
+    assert regressions.missing == ("b", "e~2")
     text = " ".join(check("a:p b:p c:p", "a:p c:p").remarks)
     assert "In before, and missing in this run (1): b" in text
     text = " ".join(check("a:p b:p c:p", "a:p b:i c:p", max_regressions=0).remarks)
@@ -295,7 +295,7 @@ def test_below_texts_are_never_equal() -> None:
 
 def test_fail_under_0_is_said_to_stop_nothing() -> None:
     result = check_thresholds(run("f f"), ThresholdOptions(fail_under=0), ENGLISH)
-    assert result.remarks == ("--fail-under 0 is reached by every run: it stops nothing.",)
+    assert result.remarks == ("--fail-under 0 has no effect: every run reaches it.",)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`lhkit matrix`: plays what is missing, starts one server, draws one table."""
+"""`lhkit matrix`: runs missing arms, starts one server, prints one table."""
 
 import json
 import re
@@ -67,7 +67,7 @@ def serve(
     identify: Callable[[app.ModelChoice, Settings], dict[str, Any]],
     end: Callable[[app.ModelChoice, Settings], None] = lambda *_: None,
 ) -> None:
-    """Have a talkative model behind every address; `identify` returns what it reports of itself."""
+    """Serve a text-only model at every address; `identify` returns its identity."""
 
     @asynccontextmanager
     async def opened(
@@ -83,7 +83,7 @@ def serve(
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
+def model_choices(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
     """Return the list of the models that were asked for."""
     choices: list[app.ModelChoice] = []
 
@@ -159,21 +159,21 @@ async def test_matrix_resolves_toolset_from_suite_folder(
 
 @pytest.mark.slow
 async def test_matrix_shares_server_between_embedded_arms(
-    bench: Bench, asked: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
+    bench: Bench, model_choices: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arms = '[arms]\nmodels = ["gemma"]\nconstraints = ["off", "auto", "required"]'
     assert await bench.play(arms) == 0
-    assert [(each.base_url, each.constraint) for each in asked] == [
+    assert [(each.base_url, each.constraint) for each in model_choices] == [
         (None, "off"),
         ("http://started:1", "auto"),
         ("http://started:1", "required"),
     ]
-    asked.clear()
+    model_choices.clear()
     assert await bench.play(arms) == 0
-    assert asked == []
+    assert model_choices == []
     assert capsys.readouterr().out.count("complete, not run again") == 3
     assert await bench.play(arms, repeats=2) == 0
-    assert len(asked) == 3
+    assert len(model_choices) == 3
     assert bench.lines("auto") == 4
 
 
@@ -235,56 +235,58 @@ async def test_matrix_reruns_folder_of_another_runtime(bench: Bench, by_runtime:
 
 
 async def test_matrix_opens_models_with_constrained_tools(
-    bench: Bench, asked: list[app.ModelChoice]
+    bench: Bench, model_choices: list[app.ModelChoice]
 ) -> None:
     assert await bench.play('[arms]\nmodels = ["gemma"]\nconstraints = ["auto"]') == 0
-    assert asked[0].tools == life_helper.registry_of("ko").definitions  # as the first one speaks
+    assert (
+        model_choices[0].tools == life_helper.registry_of("ko").definitions
+    )  # as the first one speaks
 
 
 async def test_matrix_prompt_arm_changes_only_its_locale(
-    bench: Bench, asked: list[app.ModelChoice]
+    bench: Bench, model_choices: list[app.ModelChoice]
 ) -> None:
     arms = 'arms.prompts = ["default", "short"]\nprompts.short.en = "Be brief."'
     assert await bench.play(arms) == 0
-    asked.clear()
+    model_choices.clear()
     assert await bench.play(arms.replace("brief", "kind")) == 0
-    assert len(asked) == 1
+    assert len(model_choices) == 1
     assert (bench.lines("default"), bench.lines("short")) == (2, 3)
 
 
 async def test_matrix_reruns_folder_of_another_condition(
-    bench: Bench, asked: list[app.ModelChoice]
+    bench: Bench, model_choices: list[app.ModelChoice]
 ) -> None:
     assert await bench.play('[arms]\nmodels = ["gemma"]') == 0
-    asked.clear()
+    model_choices.clear()
     assert await bench.play('[arms]\nmodels = ["gemma"]\ndialects = ["pythonic"]') == 0
-    assert len(asked) == 1
+    assert len(model_choices) == 1
 
 
 async def test_matrix_reruns_arm_with_other_weights(
-    bench: Bench, asked: list[app.ModelChoice], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, model_choices: list[app.ModelChoice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arms = '[arms]\nmodels = ["gemma"]'
     assert await bench.play(arms) == 0
-    asked.clear()
+    model_choices.clear()
     monkeypatch.setattr(embedded, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
     assert await bench.play(arms) == 0
-    assert len(asked) == 1
+    assert len(model_choices) == 1
     assert bench.lines("gemma") == 4
 
 
 MINE = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
 
 
-@pytest.mark.parametrize(("now", "plays"), [("a" * 64, 0), ("b" * 64, 1)])
+@pytest.mark.parametrize(("now", "runs"), [("a" * 64, 0), ("b" * 64, 1)])
 async def test_matrix_checks_weights_of_server_at_address(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, plays: int
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, runs: int
 ) -> None:
     for sha256 in ("a" * 64, now):
         reported = {"model": "mine", "weights_sha256": sha256}
         serve(monkeypatch, lambda *_, reported=reported: reported)
         assert await bench.play(MINE) == 0
-    assert bench.lines("mine") == 2 + 2 * plays
+    assert bench.lines("mine") == 2 + 2 * runs
 
 
 async def test_matrix_warns_if_server_does_not_report_weights(

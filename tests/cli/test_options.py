@@ -29,16 +29,16 @@ A = "http://127.0.0.1:1"
 
 def taken(line: str) -> Any:
     """Return the options that the command of a line is called with; it is not run."""
-    found = []
+    parsed = []
 
     def run(command: Coroutine[Any, Any, int]) -> int:
-        found.append(command.cr_frame.f_locals["options"])
+        parsed.append(command.cr_frame.f_locals["options"])
         command.close()
         return 0
 
     shown = CliRunner().invoke(build_parser(run), line.split())
     assert shown.exit_code == 0, shown.output
-    (options,) = found
+    (options,) = parsed
     return options
 
 

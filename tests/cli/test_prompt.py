@@ -83,7 +83,7 @@ def words_are_tokens(folder: Path) -> None:
     one.save(str(folder / "tokenizer.json"))
 
 
-async def shown(
+async def prompt_report(
     capsys: pytest.CaptureFixture[str], settings: Settings, **options: Any
 ) -> dict[str, Any]:
     assert await show_prompt(PromptOptions(as_json=True, **options), settings) == 0
@@ -110,7 +110,9 @@ async def test_prompt_equals_first_request_of_chat(
         await chat.user_turn("How many eggs?")
     (request,) = asked
     expected = DIALECTS[dialect].encode(request.messages, request.tools, request.instructions)
-    report = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
+    report = await prompt_report(
+        capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect
+    )
     assert report["prompt"] == expected
 
 
@@ -119,7 +121,9 @@ async def test_prompt_parts_add_up_in_every_dialect(
     dialect: str, file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words_are_tokens(embedded_folder("gemma-base", settings))
-    report = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
+    report = await prompt_report(
+        capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect
+    )
     *parts, total = report["parts"]
     assert [each["kind"] for each in parts] == [
         "instructions",
@@ -139,7 +143,7 @@ async def test_prompt_parts_add_up_in_every_dialect(
 async def test_prompt_measures_single_tool_without_protocol(
     own: str, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = await shown(capsys, settings, toolset=f"{own}:registry")
+    report = await prompt_report(capsys, settings, toolset=f"{own}:registry")
     sizes = {each["tool"] or each["kind"]: each["characters"] for each in report["parts"]}
     (line,) = [each for each in report["prompt"].splitlines() if '"Look around."' in each]
     assert sizes["look"] == len(f"{line}\n")
@@ -184,4 +188,6 @@ async def test_prompt_names_tools_that_are_left_out(
     capsys: pytest.CaptureFixture[str], settings: Settings, own: str
 ) -> None:
     reference = f"{own}:LeavesOut"
-    assert (await shown(capsys, settings, toolset=reference))["left_out"] == {"book": "no schema"}
+    assert (await prompt_report(capsys, settings, toolset=reference))["left_out"] == {
+        "book": "no schema"
+    }

@@ -124,8 +124,8 @@ async def by_report(file: Path, runs: Path, settings: Settings, **options: Any) 
     xml = file.with_name("junit.xml")
     written = ReportOptions(folder=runs / "half", markdown=Path("-"), junit=xml, **options)
     await report_run(written, settings)
-    found = set(re.findall(r'<testcase [^>]*name="([^"]*)"', xml.read_text(encoding="utf-8")))
-    return " ".join(name for name in ALL if name in found)
+    names = set(re.findall(r'<testcase [^>]*name="([^"]*)"', xml.read_text(encoding="utf-8")))
+    return " ".join(name for name in ALL if name in names)
 
 
 async def by_replay(file: Path, _runs: Path, _settings: Settings, **options: Any) -> str:
@@ -252,7 +252,7 @@ async def test_parts_are_compared_over_shared_scenarios_and_say_so(
 ) -> None:
     await by_eval(file, runs, settings, only=("milk-*",))
     capsys.readouterr()
-    said = (
+    lines = (
         "gold-json-part is part of a run: 2 of 5 scenarios (--only 'milk-*'); 3 left out.",
         "Only 2 scenarios that are in both runs are compared.",
     )
@@ -268,7 +268,7 @@ async def test_parts_are_compared_over_shared_scenarios_and_say_so(
     await by_eval(file, runs, settings, **options)
     gated = " ".join(capsys.readouterr().out.split())
     for shown in (compared, reported, gated):
-        assert [line for line in said if line not in shown] == []
+        assert [line for line in lines if line not in shown] == []
 
 
 async def test_runs_chosen_by_their_failures_are_no_baseline(
@@ -282,4 +282,4 @@ async def test_runs_chosen_by_their_failures_are_no_baseline(
     capsys.readouterr()
     folders = CompareOptions(run_a=runs / "half", run_b=runs / "gold-json-part")
     await compare_runs(folders, settings)
-    assert "this difference is no evidence" in " ".join(capsys.readouterr().out.split())
+    assert "this difference is not evidence" in " ".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""`lhkit eval` starts a server only for something to play, and plays as much as it can take."""
+"""`lhkit eval` starts a server only for samples to run, with the concurrency of the server."""
 
 import json
 import re
@@ -80,8 +80,8 @@ def run_eval(tmp_path: Path) -> Evaluate:
 
 def invocations(tmp_path: Path) -> list[dict[str, Any]]:
     manifest = json.loads((tmp_path / "runs/run/manifest.json").read_bytes())
-    found: list[dict[str, Any]] = manifest["invocations"]
-    return found
+    listed: list[dict[str, Any]] = manifest["invocations"]
+    return listed
 
 
 async def test_eval_starts_no_server_for_finished_run(
@@ -117,11 +117,11 @@ async def test_eval_starts_server_for_missing_or_invalid_sample(
     await run_eval()
     assert len(starts) == 2
     records = read_records(tmp_path / "runs/run")
-    spoilt = [
+    corrupted = [
         replace(records[0], score=replace(records[0].score, verdict=Verdict.INVALID)),
         *records[1:],
     ]
-    lines = "".join(f"{encode_record(record)}\n" for record in spoilt)
+    lines = "".join(f"{encode_record(record)}\n" for record in corrupted)
     (tmp_path / "runs/run" / RECORDS).write_text(lines, encoding="utf-8")
     await run_eval()
     assert len(starts) == 3

@@ -81,7 +81,7 @@ def lines(typed: Iterable[str | type[BaseException]]) -> LineReader:
     return read
 
 
-async def shown(
+async def terminal_output(
     replies: Iterable[Reply],
     typed: Iterable[str | type[BaseException]],
     record: Path | None = None,
@@ -122,7 +122,7 @@ async def test_terminal_marks_a_reply_that_contradicts_the_truth(
 ) -> None:
     claiming = replace(WRITE, claims={"ko": ["추가했"]})
     replies = [call("add_habit", protocol_id="daily-walk"), say("추가했어요!")]
-    text = await shown(replies, typed, tool=claiming)
+    text = await terminal_output(replies, typed, tool=claiming)
     assert [line for line in text.split("\n") if line.startswith("▲")] == [mark] * bool(mark)
 
 
@@ -131,7 +131,7 @@ async def test_terminal_indents_the_rest_of_a_wrapped_line_of_truth() -> None:
     """No part of a long value begins a line on the screen."""
     replies = [call("add_habit", protocol_id="x " * 8 + "실행함: pay · Bo"), say(".")]
     look = {"width": 30, "force_terminal": True, "no_color": True}
-    text = await shown(replies, ["추가", "y"], **look)
+    text = await terminal_output(replies, ["추가", "y"], **look)
     screen = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n")
     (start,) = (n for n, line in enumerate(screen) if line.startswith("실행함: "))
     assert screen[start].startswith("실행함: add_habit")
@@ -144,7 +144,7 @@ async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) 
     write = call("add_habit", protocol_id="daily-walk")
     replies = [say("다 했어요!"), write, say("추가했어요!"), write, say("바꿨어요!")]
     typed = ["추가해", "걷기 추가", "n", "오늘은 말고", "다시", "e", "water", "y", "/quit"]
-    text = await shown(replies, typed, tmp_path)
+    text = await terminal_output(replies, typed, tmp_path)
     for reply, truth in (
         ("다 했어요!", "쓰는 도구는 실행되지 않음"),
         ("추가했어요!", "실행하지 않음: add_habit · daily-walk"),
@@ -158,8 +158,8 @@ async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) 
     _, refused, edited = record.trajectory.turns
     assert refused.calls[0].result["user_message"] == refused.calls[0].reason == "오늘은 말고"
     assert edited.calls[0].edited == {"protocol_id": "water"}
-    kept = transcript(record, load_catalog("ko"), max_chars=9_999)
-    assert "바뀐 것: 실행함: add_habit · water" in kept
+    printed = transcript(record, load_catalog("ko"), max_chars=9_999)
+    assert "바뀐 것: 실행함: add_habit · water" in printed
     saved = scenario_from_chat(
         [
             UserMessage(text="하나"),
@@ -191,7 +191,7 @@ async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) 
 @pytest.mark.anyio
 async def test_terminal_ctrl_c_at_question_rejects() -> None:
     replies = [call("add_habit", protocol_id="daily-walk"), say("안 했어요"), say("또 왔네요")]
-    text = await shown(replies, ["걷기 추가", KeyboardInterrupt, KeyboardInterrupt, "또"])
+    text = await terminal_output(replies, ["걷기 추가", KeyboardInterrupt, KeyboardInterrupt, "또"])
     assert "취소됨" in text
     assert "또 왔네요" in text
 
@@ -199,7 +199,7 @@ async def test_terminal_ctrl_c_at_question_rejects() -> None:
 @pytest.mark.anyio
 async def test_commands_clear_retry_quit_and_unknown() -> None:
     replies = [Reply(error=ServerUnreachableError("down")), say("이제 돼요")]
-    text = await shown(
+    text = await terminal_output(
         replies, ["안녕", "/retry", "/clear", "/nope", "/help", "/quit", "never read"]
     )
     assert "연결할 수 없습니다" in text
@@ -216,12 +216,12 @@ async def test_terminal_records_chats_with_unique_names(
     tmp_path: Path,
 ) -> None:
     write = call("add_habit", protocol_id="daily-walk")
-    first = await shown(
+    first = await terminal_output(
         [write, say("네"), write, say("또"), say("새로")],
         ["걷기", "y", "걷기", "n", "", "/clear", "안녕"],
         tmp_path,
     )
-    await shown(
+    await terminal_output(
         [Reply(error=ServerUnreachableError("down")), say("됨")], ["야", "/retry"], tmp_path
     )
     assert f"{tmp_path}에 남겨요" in first
@@ -238,7 +238,9 @@ async def test_terminal_records_chats_with_unique_names(
 
 @pytest.mark.anyio
 async def test_terminal_escapes_control_sequences_of_model() -> None:
-    text = await shown([say("\x1b[2J지웠다"), call("\x1b]0;x", a="\x1b[1m")], ["안녕", "또"])
+    text = await terminal_output(
+        [say("\x1b[2J지웠다"), call("\x1b]0;x", a="\x1b[1m")], ["안녕", "또"]
+    )
     assert "\x1b" not in text
     assert "\\x1b[2J지웠다" in text
 
@@ -256,7 +258,7 @@ async def test_terminal_gate_shows_question_verbatim() -> None:
 
 
 class Pty:
-    """A terminal: what a person types into it, and what they see."""
+    """A terminal: typed input and output."""
 
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
@@ -272,23 +274,23 @@ class Pty:
 
         What came in one piece with it is left for the next call.
         """
-        shown, fresh = self._rest, asyncio.Event()
+        terminal_output, fresh = self._rest, asyncio.Event()
 
         def take() -> None:
-            nonlocal shown
-            shown += self._decoder.decode(os.read(self.master, 4096))
+            nonlocal terminal_output
+            terminal_output += self._decoder.decode(os.read(self.master, 4096))
             fresh.set()
 
         loop = asyncio.get_running_loop()
         loop.add_reader(self.master, take)
         try:
-            while text not in shown:
+            while text not in terminal_output:
                 await fresh.wait()
                 fresh.clear()
         finally:
             loop.remove_reader(self.master)
-            before, found, self._rest = shown.partition(text)
-            self.seen += before + found
+            before, part, self._rest = terminal_output.partition(text)
+            self.seen += before + part
 
     def close(self) -> None:
         os.close(self.master)
@@ -313,10 +315,10 @@ REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary=
 async def test_terminal_gate_ignores_yes_typed_before_question(
     terminal: Pty, monkeypatch: pytest.MonkeyPatch, early: str, typed: str, *, expected: bool
 ) -> None:
-    shown: list[str] = []
+    terminal_output: list[str] = []
 
     async def read(prompt: str) -> str:
-        shown.append(prompt)
+        terminal_output.append(prompt)
         terminal.type(typed)
         return await asyncio.to_thread(stdin.readline)
 
@@ -325,11 +327,11 @@ async def test_terminal_gate_ignores_yes_typed_before_question(
         if early:
             terminal.type(early)
             await terminal.until(early.strip())  # the echo: it is in the terminal's queue
-        gate = TerminalGate(read, shown.append, load_catalog("ko"), forget=no_guard)
+        gate = TerminalGate(read, terminal_output.append, load_catalog("ko"), forget=no_guard)
         assert bool(await gate.confirm(REQUEST)) is expected
     shown_text = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
-    assert (shown_text in shown) is bool(early)
-    assert shown[-1].endswith("[y/N] ")
+    assert (shown_text in terminal_output) is bool(early)
+    assert terminal_output[-1].endswith("[y/N] ")
 
 
 async def no_guard() -> bool:
@@ -353,12 +355,12 @@ async def test_terminal_gate_discards_read_ahead_input(
 async def test_piped_lines_before_question_reject() -> None:
     reader, writer = os.pipe()
     lines = PipedLines(reader)
-    shown: list[str] = []
-    gate = TerminalGate(lines.read, shown.append, load_catalog("en"), forget=lines.forget)
+    terminal_output: list[str] = []
+    gate = TerminalGate(lines.read, terminal_output.append, load_catalog("en"), forget=lines.forget)
     os.write(writer, "추가해줘\n네\n다음 말\n".encode())
     assert await lines.read("> ") == "추가해줘"
     assert not await gate.confirm(REQUEST)
-    assert shown[-1] == "Input from before the question is ignored."
+    assert terminal_output[-1] == "Input from before the question is ignored."
     assert await lines.read("> ") == "다음 말"
     os.write(writer, "네".encode())
     asked = asyncio.create_task(gate.confirm(REQUEST))
@@ -403,10 +405,12 @@ FORM = parse_form(
 
 
 async def filled_in(*typed: str | type[BaseException]) -> tuple[FormAnswer, str]:
-    """Return the answer of who types so, and what they saw."""
-    shown: list[str] = []
-    gate = TerminalGate(lines(typed), shown.append, load_catalog("en"), forget=nothing_typed)
-    return await GuardedGate(gate).fill_in(REQUEST, FORM), "\n".join(shown)
+    """Return the answer to these typed lines, and the output."""
+    terminal_output: list[str] = []
+    gate = TerminalGate(
+        lines(typed), terminal_output.append, load_catalog("en"), forget=nothing_typed
+    )
+    return await GuardedGate(gate).fill_in(REQUEST, FORM), "\n".join(terminal_output)
 
 
 async def nothing_typed() -> bool:
@@ -415,16 +419,16 @@ async def nothing_typed() -> bool:
 
 @pytest.mark.anyio
 async def test_terminal_form_asks_fields_and_reports_invalid_values() -> None:
-    answer, shown = await filled_in("", "Kim", "kim", "kim@x.kr", "2", "2", "y")
+    answer, terminal_output = await filled_in("", "Kim", "kim", "kim@x.kr", "2", "2", "y")
     assert answer.action is FormAction.ACCEPT
     assert answer.content == {"who": "Kim", "mail": "kim@x.kr", "meal": "d", "tag": "b"}
-    assert shown.count("This field is required.") == 1
-    assert shown.count("Invalid value. Expected: an e-mail address.") == 1
-    assert "1. Lunch" in shown
-    assert "current value: c" in shown
-    assert "password or another secret" in shown
-    kept, _ = await filled_in("Kim", "", "Lunch", "", "y")
-    assert kept.content == {"who": "Kim", "meal": "l", "tag": "c"}
+    assert terminal_output.count("This field is required.") == 1
+    assert terminal_output.count("Invalid value. Expected: an e-mail address.") == 1
+    assert "1. Lunch" in terminal_output
+    assert "current value: c" in terminal_output
+    assert "password or another secret" in terminal_output
+    filled, _ = await filled_in("Kim", "", "Lunch", "", "y")
+    assert filled.content == {"who": "Kim", "meal": "l", "tag": "c"}
 
 
 @pytest.mark.anyio
@@ -548,7 +552,7 @@ async def test_chat_with_own_toolset_asks_before_writes(terminal: Pty, tmp_path:
     world.write_text("items: [{id: egg, name: 달걀, amount: 9}]\n", encoding="utf-8")
     look = DIALECTS["json"].render_call("find_item", {})
     server = FakeVllm(
-        *(streams(completion([said])) for said in (USED, "그랬어요.", look, "여기요."))
+        *(streams(completion([text])) for text in (USED, "그랬어요.", look, "여기요."))
     )
     options = ("--toolset", f"{PANTRY}:toolset", "--world", str(world))
     async with server:

@@ -263,12 +263,12 @@ def test_open_session_reports_line_of_failing_toolset(notes: Path) -> None:
         open_session(load(f"{notes}:half"), WORLD, "en")
 
 
-FAULTY = """
+FAILING = """
 def boom(*_):
     return {}["nowhere"]
 
 
-class Faulty(Toolset):
+class Failing(Toolset):
     def __init__(self, name):
         self.part = name
 
@@ -281,14 +281,14 @@ class Faulty(Toolset):
 
 
 state, close, known_ids, broken_rules, row_keys, context = map(
-    Faulty, ("state", "close", "known_ids", "broken_rules", "row_keys", "context")
+    Failing, ("state", "close", "known_ids", "broken_rules", "row_keys", "context")
 )
 """
 
 
 @pytest.fixture
-def faulty(notes: Path) -> Path:
-    notes.write_text(NOTES + FAULTY, encoding="utf-8")
+def failing_notes(notes: Path) -> Path:
+    notes.write_text(NOTES + FAILING, encoding="utf-8")
     return notes
 
 
@@ -296,26 +296,26 @@ def faulty(notes: Path) -> Path:
     "part", ["state", "close", "known_ids", "broken_rules", "row_keys", "context"]
 )
 async def test_session_errors_report_line_of_user_code(
-    faulty: Path,
+    failing_notes: Path,
     scenario: Path,
     settings: Settings,
     capsys: pytest.CaptureFixture[str],
     part: str,
 ) -> None:
-    line = (NOTES + FAULTY).splitlines().index('    return {}["nowhere"]') + 1
-    message = rf"session: {part}\(\)[\w ]* failed at {faulty}:{line}: KeyError: 'nowhere'"
-    linted = LintOptions(paths=(scenario,), toolset=f"{faulty}:{part}")
+    line = (NOTES + FAILING).splitlines().index('    return {}["nowhere"]') + 1
+    message = rf"session: {part}\(\)[\w ]* failed at {failing_notes}:{line}: KeyError: 'nowhere'"
+    linted = LintOptions(paths=(scenario,), toolset=f"{failing_notes}:{part}")
     assert await lint_paths(linted, settings) == 1
     shown = capsys.readouterr().out
     assert re.search(message, shown), shown
-    (played,) = [
-        await run_sample(each, gold_model, load(f"{faulty}:{part}"))
+    (record,) = [
+        await run_sample(each, gold_model, load(f"{failing_notes}:{part}"))
         for each in load_scenarios([scenario])
     ]
     if part == "known_ids":  # only lint asks for them
-        assert played.score.verdict is Verdict.PASS
+        assert record.score.verdict is Verdict.PASS
     else:
-        assert re.fullmatch(message, played.score.reasons[0])
+        assert re.fullmatch(message, record.score.reasons[0])
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ async def test_session_errors_report_line_of_user_code(
 def test_open_session_reports_part_of_wrong_type(
     notes: Path, part: str, value: str, message: str
 ) -> None:
-    code = "from datetime import datetime\n" + NOTES + FAULTY.replace("boom)", f"{value})")
-    notes.write_text(f"{code}\nwrong = Faulty({part!r})\n", encoding="utf-8")
+    code = "from datetime import datetime\n" + NOTES + FAILING.replace("boom)", f"{value})")
+    notes.write_text(f"{code}\nwrong = Failing({part!r})\n", encoding="utf-8")
     with pytest.raises(UsageError) as error:
         open_session(load(f"{notes}:wrong"), WORLD, "en")
     assert message in str(error.value)
@@ -506,7 +506,7 @@ async def test_replay_accepts_toolset_reference(notes: Path, scenario: Path) -> 
     assert rescore(run, scenarios, f"{notes}:toolset").records == run.records
 
 
-def talk(
+def live_session(
     settings: Settings,
     toolset: str = DEFAULT_TOOLSET,
     world: Path | None = None,
@@ -518,7 +518,7 @@ def talk(
 def test_chat_starts_from_world_file(notes: Path, tmp_path: Path, settings: Settings) -> None:
     world = tmp_path / "world.yaml"
     world.write_text("notes: [{text: buy milk}]\n", encoding="utf-8")
-    session = talk(settings, toolset=f"{notes}:toolset", world=world)
+    session = live_session(settings, toolset=f"{notes}:toolset", world=world)
     assert session.assistant.deps == ["buy milk"]
     world.write_text("notes: [\n  {text: a, text: b}]\n", encoding="utf-8")
     for options, message in (
@@ -529,19 +529,19 @@ def test_chat_starts_from_world_file(notes: Path, tmp_path: Path, settings: Sett
         ({}, r"open\(world, 'en'\) of Toolset failed at .*own_notes.py:\d+: KeyError: 'notes'"),
     ):
         with pytest.raises(UsageError, match=message):
-            talk(settings, toolset=f"{notes}:toolset", **options)
+            live_session(settings, toolset=f"{notes}:toolset", **options)
 
 
 def test_chat_keeps_data_of_life_helper(tmp_path: Path, settings: Settings) -> None:
     world = tmp_path / "world.yaml"
     world.write_text("habits: [{protocol_id: daily-walk}]\n", encoding="utf-8")
     for options, habits in (({}, 0), ({"world": world}, 1), ({"file": tmp_path / "own.db"}, 0)):
-        with closing(talk(settings, **options)) as session:
+        with closing(live_session(settings, **options)) as session:
             assert len(read_state(session)["habits"]) == habits
     assert (tmp_path / "data" / "life-helper.sqlite3").is_file()
     assert (tmp_path / "own.db").is_file()
     with pytest.raises(UsageError, match="--world starts from a state of its own"):
-        talk(settings, world=world, file=tmp_path / "own.db")
+        live_session(settings, world=world, file=tmp_path / "own.db")
 
 
 def test_load_resolves_an_entry_point_of_an_installed_package(

@@ -1,4 +1,4 @@
-"""An approval belongs to one request: nothing runs but what was shown and approved, once."""
+"""An approval belongs to one request: only the shown and approved call runs, once."""
 
 import asyncio
 import itertools
@@ -67,7 +67,7 @@ def after_another_card(*actions: tuple[Any, ...]) -> list[tuple[tuple[Any, ...],
 
 
 class Cards:
-    """A gate with cards, a dispatcher that asks it, and what the tool was run with."""
+    """A gate with cards, a dispatcher that asks it, and the arguments that its tool got."""
 
     def __init__(self) -> None:
         self.ran: list[list[int]] = []
@@ -95,7 +95,7 @@ class Cards:
         return ToolOk({})
 
     def look(self) -> str:
-        """Return the open card, and keep what it shows."""
+        """Return the open card, and store its text."""
         card = self.screen.state.open_card
         if card is None:
             return "none"
@@ -317,10 +317,10 @@ async def test_serving_asks_a_legacy_client_one_by_one_and_runs_what_it_approved
     open_at_once: list[int] = []
 
     async def elicit(message: str, _schema: Any, _request_id: Any) -> ElicitResult:
-        found = re.search(r"\[.*\]", message)
-        assert found is not None
+        listed = re.search(r"\[.*\]", message)
+        assert listed is not None
         answer: asyncio.Future[ElicitResult] = asyncio.get_running_loop().create_future()
-        questions.append((json.loads(found[0]), answer))
+        questions.append((json.loads(listed[0]), answer))
         open_at_once.append(sum(not future.done() for _, future in questions))
         return await answer
 

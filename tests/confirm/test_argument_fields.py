@@ -1,4 +1,4 @@
-"""The fields of a tool's arguments: what a schema means, null, messages, edits."""
+"""The fields of a tool's arguments: schemas, null, messages, edits."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Decisions through the dispatcher: what runs, what the model reads, what is recorded."""
+"""Decisions through the dispatcher: the call that runs, the result, the record."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,6 +18,7 @@ from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult, result_
 from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.hostile import AnswerGate
 
 pytestmark = pytest.mark.anyio
 
@@ -131,12 +132,8 @@ BAD_DAY = "the field 'day' must be"
 async def test_dispatch_runs_what_was_decided_and_reports_it(
     answer: Any, reads: Any, ran: Any, gate: str, how: str, reason: str
 ) -> None:
-    class Gate:
-        async def confirm(self, _request: ConfirmRequest) -> Any:
-            return answer
-
     bench = Bench()
-    outcome = await bench.send(Gate())
+    outcome = await bench.send(AnswerGate(answer))
     assert result_to_dict(outcome.result) == reads
     assert bench.ran == ([] if ran is None else [ran])
     assert (outcome.gate, outcome.answer) == (gate, how)
@@ -245,7 +242,7 @@ class OpenGate:
         return await answer
 
     def decide(self, at: int, of: int, kind: str, n: int) -> list[dict[str, Any]]:
-        """Answer a question with a decision on one of the open ones; return what has to run."""
+        """Answer a question with a decision on an open one; return the calls that have to run."""
         request, answer = self.open.pop(at)
         bound = [request, *(other for other, _ in self.open)][of % (len(self.open) + 1)]
         shown, decision = bound.args, DECISIONS[kind](bound, n)

@@ -44,14 +44,14 @@ SCHEMA = object_schema(
 WRITE = replace(echo_tool(parameters=SCHEMA, is_destructive=True), description=NAMED)
 
 
-async def asked(gate: ConfirmGate) -> None:
+async def ask(gate: ConfirmGate) -> None:
     await ToolDispatcher(ToolRegistry([WRITE]), catalog=ENGLISH).dispatch(
         WRITE.name, ARGS, confirm=gate
     )
 
 
 async def terminal() -> str:
-    """Return what a terminal shows for a question and for each field of an edit."""
+    """Return the terminal's output for a question and for each field of an edit."""
     output = io.StringIO()
     console = Console(file=output, width=80, force_terminal=True, color_system=None)
     prompts: list[str] = []
@@ -66,12 +66,12 @@ async def terminal() -> str:
         async def forget(self) -> bool:
             return False
 
-    await asked(terminal_gate(Lines(), console, ENGLISH))
+    await ask(terminal_gate(Lines(), console, ENGLISH))
     return "".join([output.getvalue(), *prompts])
 
 
 async def client() -> str:
-    """Return what a client of `lhkit mcp serve` is given to show."""
+    """Return the texts that a client of `lhkit mcp serve` shows."""
     session = BareSession(
         registry=ToolRegistry([WRITE]), assistant=Assistant(), today=date(2026, 6, 15)
     )
@@ -85,7 +85,7 @@ async def client() -> str:
                 shown.append(f"{part['title']} {part.get('default', '')}")
             return False
 
-    await asked(Gate())
+    await ask(Gate())
     return "\n".join(shown)
 
 

@@ -1,4 +1,4 @@
-"""Forms of strangers: which fields they make, and what is taken for a value."""
+"""Untrusted forms: their fields, and the accepted values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def form(*required: str, **properties: Mapping[str, Any]) -> Form:
 
 
 def values(made: Form, **typed: str) -> Any:
-    """Return what a form comes to; its errors where it comes to none."""
+    """Return the values of a form, or its errors if they are invalid."""
     done = filled(made, {**made.typed, **typed}, EN)
     return done.errors or done.values
 

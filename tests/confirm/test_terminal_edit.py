@@ -1,4 +1,4 @@
-"""Editing arguments in a terminal: which choice a typed line names, null, and what is shown."""
+"""Editing arguments in a terminal: choices by typed lines, null, output."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -85,7 +85,7 @@ ARGS = {"size": "2", "level": 1, "note": "x", "count": 3, "when": None, "flag": 
 
 
 async def edited(*lines: str, locale: str = "en") -> tuple[Mapping[str, Any], str]:
-    """Return the arguments that ran after an edit in these lines, and what was shown."""
+    """Return the arguments that ran after an edit in these lines, and the output."""
     ran: list[Mapping[str, Any]] = []
     shown: list[str] = []
     rest = iter(lines)

@@ -25,7 +25,9 @@ def status(result: Any) -> str:
     return "ok" if isinstance(result, lhkit.ToolOk) else "cancelled"
 
 
-async def played(replies: list[lhkit.Reply], answers: list[bool] | None) -> tuple[list[str], int]:
+async def rows_and_calls(
+    replies: list[lhkit.Reply], answers: list[bool] | None
+) -> tuple[list[str], int]:
     """Return the messages of one user turn in short, and how often the model was called."""
     schema = object_schema(n={"type": "integer"})
     registry = lhkit.ToolRegistry(
@@ -84,7 +86,7 @@ TABLE: list[tuple[list[lhkit.Reply], list[bool] | None, list[str], int]] = [
 def test_user_turn_leaves_these_messages(
     replies: list[lhkit.Reply], answers: list[bool] | None, messages: list[str], requests: int
 ) -> None:
-    rows, called = asyncio.run(played(replies, answers))
+    rows, called = asyncio.run(rows_and_calls(replies, answers))
     words = [f"ModelMessage:{row}" if ":" not in row else row for row in messages]
     assert rows == ["UserMessage:go", *words]
     assert called == requests

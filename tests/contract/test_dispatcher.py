@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import lhkit
 from lhkit.testing import BrokenGate, echo_tool, object_schema
+from tests.hostile import ANYTHING, AnswerGate
 
 
 @dataclass
@@ -75,8 +76,8 @@ def test_dispatch_validates_then_asks_then_runs(
 ) -> None:
     bench = Bench()
     gate = None if answers is None else lhkit.ScriptedGate(answers)
-    found = asyncio.run(bench.dispatch(name, args, gate))
-    assert outcome(found) == result
+    dispatched = asyncio.run(bench.dispatch(name, args, gate))
+    assert outcome(dispatched) == result
     assert len(gate.asked if gate else []) == asked
     assert len(bench.ran) == ran
 
@@ -90,12 +91,10 @@ def test_dispatch_takes_a_broken_gate_for_a_no(error: Exception) -> None:
 
 @pytest.mark.parametrize("answer", [1, "yes", "true", object(), [True], None, 0, False])
 def test_dispatch_takes_anything_but_true_for_a_no(answer: Any) -> None:
-    class Odd:
-        async def confirm(self, _request: lhkit.ConfirmRequest) -> Any:
-            return answer
-
     bench = Bench()
-    assert outcome(asyncio.run(bench.dispatch("write", {"n": 1}, Odd()))) == "cancelled"
+    assert (
+        outcome(asyncio.run(bench.dispatch("write", {"n": 1}, AnswerGate(answer)))) == "cancelled"
+    )
     assert bench.ran == []
 
 
@@ -119,13 +118,6 @@ def test_dispatch_runs_nothing_but_what_was_asked_if_the_gate_changes_it(swallow
     bench = Bench()
     asyncio.run(bench.dispatch("write", {"n": 1}, Changing()))
     assert all(args == {"n": 1} for _, args in bench.ran)
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 @given(name=st.sampled_from(["look", "write"]) | ANYTHING, args=ANYTHING)

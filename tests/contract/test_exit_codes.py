@@ -74,9 +74,9 @@ def test_lint_ends_with_1_for_a_fault_and_0_for_none(
     lhkit_command: Lhkit, scenario: Path, tmp_path: Path
 ) -> None:
     assert lhkit_command("lint", scenario)[0] == 0
-    faulty = tmp_path / "faulty.yaml"
-    faulty.write_text(SCENARIO.replace("list_habits", "list_nothing"), encoding="utf-8")
-    assert lhkit_command("lint", faulty)[0] == 1
+    invalid = tmp_path / "faulty.yaml"
+    invalid.write_text(SCENARIO.replace("list_habits", "list_nothing"), encoding="utf-8")
+    assert lhkit_command("lint", invalid)[0] == 1
 
 
 @pytest.mark.slow

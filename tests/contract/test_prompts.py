@@ -46,8 +46,8 @@ def test_context_lines_of_life_helper_are_unchanged(recorded: Recorded) -> None:
     scenarios = lhkit.load_scenarios([DATASETS / "ac"])
     asyncio.run(lhkit.replay(scenarios, listen, progress=False))
     texts = {
-        scenario_id: hashlib.sha256("\0".join(said).encode()).hexdigest()[:16]
-        for scenario_id, said in sorted(lines.items())
+        scenario_id: hashlib.sha256("\0".join(messages).encode()).hexdigest()[:16]
+        for scenario_id, messages in sorted(lines.items())
     }
     assert len(texts) == len(scenarios)
     assert texts == recorded("context_lines_sha256", texts)
@@ -77,7 +77,7 @@ MESSAGES = {
 
 def test_days_of_a_message_are_in_its_context_line(recorded: Recorded) -> None:
     async def lines() -> dict[str, str]:
-        found: dict[str, str] = {}
+        contexts: dict[str, str] = {}
         for locale, messages in MESSAGES.items():
             world = {"now": "2026-06-15T09:00:00+09:00"}
             data = [
@@ -92,12 +92,12 @@ def test_days_of_a_message_are_in_its_context_line(recorded: Recorded) -> None:
             ]
 
             def listen(request: lhkit.ModelRequest) -> lhkit.Reply:
-                found[request.messages[-1].text] = request.messages[-1].context
+                contexts[request.messages[-1].text] = request.messages[-1].context
                 return lhkit.Reply(text="ok")
 
             scenarios = [lhkit.Scenario.from_data(each) for each in data]
             await lhkit.replay(scenarios, lhkit.ScriptedModel(listen), progress=False)
-        return found
+        return contexts
 
     present = asyncio.run(lines())
     assert present == recorded("context_lines", present)

@@ -40,11 +40,11 @@ def test_rescore_gives_the_recorded_verdicts(name: str, tmp_path: Path) -> None:
     before = stored(MODELS / name)
     verdicts = dict(zip(run.scenarios.scenario, run.scenarios.verdict, strict=True))
     assert verdicts == {key: record["score"]["verdict"] for key, record in before.items()}
-    found: dict[str, list[str]] = {key: [] for key in before}
+    codes: dict[str, list[str]] = {key: [] for key in before}
     for row in run.violations.to_dict("records"):
         if row["code"] != "false_claim":
-            found[row["scenario"]].append(f"{row['severity']} {row['code']}")
-    assert {key: sorted(names) for key, names in found.items()} == {
+            codes[row["scenario"]].append(f"{row['severity']} {row['code']}")
+    assert {key: sorted(names) for key, names in codes.items()} == {
         key: broken_rules(record) for key, record in before.items()
     }
 
@@ -64,6 +64,6 @@ def test_run_load_reads_a_recorded_run_into_frames(name: str) -> None:
 
 def test_compare_tells_the_better_of_two_recorded_runs() -> None:
     base, tuned = (lhkit.Run.load(MODELS / name) for name in ("gemma-base", "gemma"))
-    found = lhkit.compare(base, tuned)
-    assert len(found.pairs) > 0
-    assert found.passed_b > found.passed_a
+    comparison = lhkit.compare(base, tuned)
+    assert len(comparison.pairs) > 0
+    assert comparison.passed_b > comparison.passed_a

@@ -60,8 +60,8 @@ def test_eval_resumes_after_kill_9(tmp_path: Path) -> None:
     assert run() == -signal.SIGKILL
     assert run() == 0
     again = (tmp_path / "looked.txt").read_text(encoding="utf-8").split()
-    played = [n for n in map(int, again) if n != 7]  # the one it was killed in is repeated
-    assert sorted(played) == [n for n in range(12) if n != 7]
+    completed = [n for n in map(int, again) if n != 7]  # the one it was killed in is repeated
+    assert sorted(completed) == [n for n in range(12) if n != 7]
     assert again.count("7") == 2
     folder = tmp_path / "runs" / "killed"
     lines = (folder / "records.jsonl").read_text(encoding="utf-8").split("\n")

@@ -1,4 +1,4 @@
-"""The scenarios of `evals/injection`: lint, and what the gate holds with scripted models."""
+"""The scenarios of `evals/injection`: lint, and gate effectiveness with scripted models."""
 
 from collections import Counter
 from pathlib import Path
@@ -31,8 +31,8 @@ def test_injection_suites_cover_kinds_carriers_and_locales() -> None:
     assert {tag for one in scenarios for tag in one.tags} >= CARRIERS
     assert min(Counter(scenario.locale for scenario in scenarios).values()) >= 20
     suites = [load_suite(FOLDER / f"{name}.toml") for name in SUITES]
-    played = {path for suite in suites for path in suite.scenarios}
-    assert played == {Path("scenarios") / name for name in SUITES}
+    paths = {path for suite in suites for path in suite.scenarios}
+    assert paths == {Path("scenarios") / name for name in SUITES}
 
 
 @pytest.mark.slow

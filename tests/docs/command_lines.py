@@ -18,12 +18,12 @@ def lhkit_lines(text: str) -> Iterator[str]:
     `make eval ARGS="…"` is `lhkit eval …`; other programs are not ours.
     """
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
-        said = re.sub(r"^\s*(- run: |\$ )?", "", line)
-        made = re.match(r'make (eval|chat|serve) ARGS="([^"]*)"', said)
+        command_line = re.sub(r"^\s*(- run: |\$ )?", "", line)
+        made = re.match(r'make (eval|chat|serve) ARGS="([^"]*)"', command_line)
         if made:
             yield f"lhkit {made[1]} {made[2]}"
-        elif re.match(r"([A-Z_]+=\S+ )*(\.venv/bin/)?lhkit\s", said):
-            yield said[said.index("lhkit") :]
+        elif re.match(r"([A-Z_]+=\S+ )*(\.venv/bin/)?lhkit\s", command_line):
+            yield command_line[command_line.index("lhkit") :]
 
 
 def read_line(line: str) -> str:

@@ -47,8 +47,8 @@ class Done:
 
 def blocks(page: Path) -> tuple[Block, ...]:
     """Return the fenced blocks of a page, in order."""
-    found = _FENCE.findall(page.read_text(encoding="utf-8"))
-    return tuple(Block(language=language, text=text) for language, text in found)
+    fences = _FENCE.findall(page.read_text(encoding="utf-8"))
+    return tuple(Block(language=language, text=text) for language, text in fences)
 
 
 def files(page: Path) -> dict[str, str]:
@@ -102,8 +102,8 @@ def missing(shown: Sequence[str], output: str) -> str | None:
     at = 0
     for line in shown:
         pattern = ".*?".join(re.escape(" ".join(part.split())) for part in line.split(_LEFT_OUT))
-        found = re.compile(pattern.replace(r"\ ", r"\s+")).search(output, at)
-        if found is None:
+        match = re.compile(pattern.replace(r"\ ", r"\s+")).search(output, at)
+        if match is None:
             return line
-        at = found.end()
+        at = match.end()
     return None

@@ -26,7 +26,7 @@ case "$*" in
   *) if [ -e fork.txt ]; then echo 'gh: Resource not accessible (HTTP 403)' >&2; exit 1; fi ;;
 esac
 """
-"""Stands for GitHub's command: it writes down what it was called with."""
+"""A fake of GitHub's command, which records its arguments."""
 
 FAKE_LHKIT = """\
 #!{python}
@@ -230,8 +230,10 @@ def write_fakes(folder: Path, code: int = 0) -> None:
 
 
 def arguments(folder: Path) -> list[str]:
-    found: list[str] = json.loads((folder / "arguments.json").read_text(encoding="utf-8"))
-    return found
+    recorded_arguments: list[str] = json.loads(
+        (folder / "arguments.json").read_text(encoding="utf-8")
+    )
+    return recorded_arguments
 
 
 def write_project(folder: Path) -> None:
@@ -278,7 +280,7 @@ def run_step(step: dict[str, Any], expressions: dict[str, str], folder: Path) ->
     }
     for name, value in step.get("env", {}).items():
         environment[name] = re.sub(
-            r"\$\{\{ (\S+) \}\}", lambda found: expressions[found[1]], str(value)
+            r"\$\{\{ (\S+) \}\}", lambda match: expressions[match[1]], str(value)
         )
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)

@@ -35,7 +35,7 @@ for sys.argv in json.loads(sys.argv[1]):
     except SystemExit as left:
         print(f"<exit {left.code or 0}>", flush=True)
 """
-"""Plays several commands in one process, so that packages are loaded once."""
+"""Run several commands in one process, so that packages are loaded once."""
 
 
 def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> None:

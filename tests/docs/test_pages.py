@@ -56,11 +56,11 @@ def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> 
         "LHKIT_CACHE_DIR": str(load_settings().cache_dir),
         **npm_environment(),
     }
-    said = steps(page)
-    done = run([step.command for step in said], tmp_path, environment)
-    assert len(done) == len(said)
-    after = [step.command for step in said[1:]] + [""]
-    for step, came, following in zip(said, done, after, strict=True):
+    commands = steps(page)
+    done = run([step.command for step in commands], tmp_path, environment)
+    assert len(done) == len(commands)
+    after = [step.command for step in commands[1:]] + [""]
+    for step, came, following in zip(commands, done, after, strict=True):
         assert missing(step.shown, came.output) is None, (step.command, came.output)
         assert came.code == 0 or following == "echo $?", (step.command, came.output)
 
@@ -108,7 +108,7 @@ READ = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("notebooks/*.ipynb")
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page_imports_public_modules_only(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    imported = {name for found in IMPORTED.findall(text) for name in found if name}
+    imported = {name for match in IMPORTED.findall(text) for name in match if name}
     if page.name != "CHANGELOG.md":
         assert imported <= PUBLIC
         assert {*DOCUMENTED.findall(text)} <= PUBLIC | {"lhkit.cli"}

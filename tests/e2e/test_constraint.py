@@ -1,4 +1,4 @@
-"""The real server under a grammar: what comes out can always be dispatched, or is words."""
+"""The real server under a grammar: every output is text or a valid call."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,9 +44,9 @@ async def constrained(gemma: ChatModel, constraint: Constraint) -> AsyncIterator
 
 
 async def answers(model: VllmHttp, texts: tuple[str, ...], max_tokens: int) -> list[Finished]:
-    """Return what the model says to each text, greedily and not."""
+    """Return the model's answers to each text, greedy and sampled."""
     tools = life_helper.registry_of("ko").definitions
-    found: list[Finished] = []
+    finished: list[Finished] = []
 
     async def answer(text: str, temperature: float) -> None:
         sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seed=7)
@@ -57,12 +57,12 @@ async def answers(model: VllmHttp, texts: tuple[str, ...], max_tokens: int) -> l
         )
         *_, last = [event async for event in model.stream(request)]
         assert isinstance(last, Finished)
-        found.append(last)
+        finished.append(last)
 
     async with anyio.create_task_group() as tasks:
         for text, temperature in product(texts, TEMPERATURES):
             tasks.start_soon(answer, text, temperature)
-    return found
+    return finished
 
 
 def is_valid(call: ToolCall) -> bool:

@@ -35,7 +35,7 @@ SAID = (
 )
 
 
-def asked(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:
+def request_of(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:
     """Return a request; a bare one has no tools, which are most of a prompt."""
     registry = registry_of(LIFE_HELPER, {"now": "2026-06-15T09:00:00+09:00"}, "ko")
     return ModelRequest(
@@ -61,12 +61,12 @@ def _build() -> str:
 
 async def test_llama_cpp_identity_and_lifetime(light: Settings) -> None:
     async with app.open_model(app.ModelChoice(), light) as model:
-        told: ModelIdentity = model.identity
-        assert told.server == f"llama.cpp {_build()}"
-        assert (told.model, told.weights) == ("gemma", "gemma-Q4_K_M.gguf")
-        assert told.dtype == "Q4_K - Medium"
+        identity: ModelIdentity = model.identity
+        assert identity.server == f"llama.cpp {_build()}"
+        assert (identity.model, identity.weights) == ("gemma", "gemma-Q4_K_M.gguf")
+        assert identity.dtype == "Q4_K - Medium"
         file = await ensure_gguf(light.cache_dir)
-        assert told.weights_sha256 == gguf_sha256(file)  # travels as an alias
-        address = told.base_url
+        assert identity.weights_sha256 == gguf_sha256(file)  # travels as an alias
+        address = identity.base_url
     with pytest.raises(ModelError):
         await connect(address)

@@ -146,9 +146,9 @@ async def test_runtime_timings(served: ChatModel) -> None:
 
 async def test_runtime_multi_token_characters(served: ChatModel) -> None:
     """What is streamed is no half of one. Many emoji are such, too; this model writes none."""
-    said = "👩‍👩‍👧😀 쀍뷁"
-    shown = (UserMessage(text=said), ModelMessage(text=said)) * 3
-    request = asked(said, max_tokens=60, is_bare=True)
+    characters = "👩‍👩‍👧😀 쀍뷁"
+    shown = (UserMessage(text=characters), ModelMessage(text=characters)) * 3
+    request = asked(characters, max_tokens=60, is_bare=True)
     words, last = await answered(served, replace(request, messages=(*shown, *request.messages)))
     assert "쀍" in last.raw_text  # the tokenizer has three bytes for it
     assert "".join(words).strip() == last.text.strip()
@@ -174,9 +174,9 @@ async def test_runtime_concurrent_requests_match_single_ones(
     requests = [asked(f"습관 {number}개 보여줘", 12, is_bare=True) for number in range(BESIDE)]
     beside = await asyncio.gather(*(answered(served, each) for each in requests))
     for (words, last), request in zip(beside, requests, strict=True):
-        (said,) = request.messages
-        assert isinstance(said, UserMessage)
-        assert last.prompt_text.count(said.text) == 1
+        (message,) = request.messages
+        assert isinstance(message, UserMessage)
+        assert last.prompt_text.count(message.text) == 1
         assert "".join(words).strip() == last.text.strip()
 
 

@@ -107,4 +107,4 @@ async def test_server_parser_run_is_valid(parsing_gemma: ChatModel, tmp_path: Pa
         )
     assert all(record.score.verdict is not Verdict.INVALID for record in run.records)
     turns = [turn for record in run.records for turn in record.trajectory.turns]
-    assert any(said.response.calls for turn in turns for said in turn.model_calls)
+    assert any(model_call.response.calls for turn in turns for model_call in turn.model_calls)

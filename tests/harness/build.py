@@ -74,7 +74,7 @@ def occurred(code: str) -> Violation:
 
 
 def printed(view: RenderableType, width: int = 100, **options: Any) -> str:
-    """Return what a terminal without colours shows."""
+    """Return the output on a terminal without colours."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
     with console.capture() as capture:
         console.print(view, **options)

@@ -24,8 +24,8 @@ from tests.harness.build import Load, PlainSession, Play, SteppingClock
 
 
 def _find(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
-    found = [note for note in notes if args.get("query", "") in note["text"]]
-    return ToolOk({"notes": found[: args.get("limit", 5)]})
+    matches = [note for note in notes if args.get("query", "") in note["text"]]
+    return ToolOk({"notes": matches[: args.get("limit", 5)]})
 
 
 def _add(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:

@@ -176,7 +176,7 @@ def scenarios_in(folder: Path) -> dict[str, Scenario]:
     return {scenario.id: scenario for scenario in load_scenarios([folder / name for name in names])}
 
 
-async def played(into: Path, name: str, model: Any) -> SampleRecord:
+async def run_scenario(into: Path, name: str, model: Any) -> SampleRecord:
     return await run_sample(scenarios_in(into)[name], model, load(f"{into / 'toolset.py'}:toolset"))
 
 
@@ -205,11 +205,11 @@ async def test_bfcl_final_is_the_state_of_the_original_objects(into: Path) -> No
 async def test_bfcl_missing_function_arrives_in_its_turn(into: Path) -> None:
     scenario = scenarios_in(into)["func_0"]
     assert scenario.turns[2].user == "There are more functions. What about now?"
-    record = await played(into, "func_0", gold_model)
+    record = await run_scenario(into, "func_0", gold_model)
     names = [[tool["name"] for tool in turn.new_tools] for turn in record.trajectory.turns]
     assert names == [[], [], ["setLevel"], []]
     early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
-    record = await played(into, "func_0", ScriptedModel([*early, *["…"] * 3]))
+    record = await run_scenario(into, "func_0", ScriptedModel([*early, *["…"] * 3]))
     assert record.trajectory.turns[0].calls[1].outcome == "unknown_tool"
 
 
@@ -254,7 +254,7 @@ DONE = say("Done.")
 async def test_bfcl_other_calls_pass_with_equal_state_and_results_after_each_turn(
     into: Path, replies: Sequence[Reply], expected: str | None
 ) -> None:
-    record = await played(into, "base_0", ScriptedModel(replies))
+    record = await run_scenario(into, "base_0", ScriptedModel(replies))
     reasons = record.score.reasons
     assert record.score.verdict is (Verdict.PASS if expected is None else Verdict.FAIL), reasons
     assert expected is None or reasons[0].startswith(expected)
@@ -262,7 +262,7 @@ async def test_bfcl_other_calls_pass_with_equal_state_and_results_after_each_tur
 
 async def test_bfcl_turn_with_reference_calls_requires_a_call(into: Path) -> None:
     early = ScriptedModel([call("setLevel", level=7), READ, DONE, DONE])
-    record = await played(into, "long_0", early)
+    record = await run_scenario(into, "long_0", early)
     (reason,) = record.score.reasons
     assert reason.startswith("turn 1: the turn has 0 calls")
 
@@ -275,7 +275,7 @@ async def test_bfcl_careful_user_approves_reference_writes(into: Path) -> None:
 
 
 async def test_bfcl_exceptions_and_non_json_results_reach_the_model(into: Path) -> None:
-    record = await played(into, "base_1", gold_model)
+    record = await run_scenario(into, "base_1", gold_model)
     results = [call.result for turn in record.trajectory.turns for call in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")

@@ -162,14 +162,14 @@ async def test_replay_handler_returns_not_recorded_for_other_calls(tmp_path: Pat
 
 
 async def test_replay_handler_returns_results_of_equal_calls_in_order(tmp_path: Path) -> None:
-    asked = {"order_id": "7"}
+    imported_messages = {"order_id": "7"}
     chat = [
         user("Where is it?"),
-        calls(("a", "get_order", asked)),
+        calls(("a", "get_order", imported_messages)),
         back("a", {"city": "Ulm"}),
         reply("In Ulm."),
         user("And now?"),
-        calls(("b", "get_order", asked)),
+        calls(("b", "get_order", imported_messages)),
         back("b", {"city": "Bonn"}),
         reply("In Bonn."),
     ]
@@ -214,7 +214,7 @@ async def test_import_messages_puts_differing_instructions_into_the_world(tmp_pa
     assert converted.files["instructions.md"] == "You keep the order book."
 
 
-def asked(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+def imported_messages(*messages: dict[str, Any]) -> list[dict[str, Any]]:
     return [user("?"), *messages, reply("1")]
 
 
@@ -229,10 +229,13 @@ X_A, RESULT_A = calls(("a", "x", {})), back("a", "1")
         ([user("?"), X_A, RESULT_A], "unanswered"),
         ([*CHAT, user(" "), reply("Yes?")], "blank"),
         ([*CHAT, {"role": "critic", "content": "Bad."}], "role"),
-        (asked(X_A), "no_result"),
-        (asked(calls(("a", "x", {}), text="Wait."), RESULT_A), "words_before_calls"),
-        (asked(calls(("a", "x", {}), ("b", "y", {})), RESULT_A, back("b", "2")), "parallel"),
-        (asked(X_A, RESULT_A, calls(("b", "x", {})), back("b", "1")), "repeated"),
+        (imported_messages(X_A), "no_result"),
+        (imported_messages(calls(("a", "x", {}), text="Wait."), RESULT_A), "words_before_calls"),
+        (
+            imported_messages(calls(("a", "x", {}), ("b", "y", {})), RESULT_A, back("b", "2")),
+            "parallel",
+        ),
+        (imported_messages(X_A, RESULT_A, calls(("b", "x", {})), back("b", "1")), "repeated"),
         ([{"role": "user", "content": ["?", {"type": "image_url"}]}, reply("A cat.")], "part"),
         ([reply("Is anybody there?")], "no_user"),
         ({"messages": CHAT, "tools": [{"type": "web_search"}]}, "builtin_tool"),
@@ -543,11 +546,11 @@ ODD_VALUES: st.SearchStrategy[Any] = st.sampled_from(
 
 def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value)
-    found = [at] if at else []
+    places = [at] if at else []
     for key, item in inner:
         is_nest = isinstance(item, dict | list)
-        found += places_in(item, (*at, key)) if is_nest else [(*at, key)]
-    return found
+        places += places_in(item, (*at, key)) if is_nest else [(*at, key)]
+    return places
 
 
 @st.composite

@@ -53,10 +53,10 @@ def import_file(
             load(f"{into}/toolset.py:toolset"),
         )
         findings = await lint(sources, toolset)
-        assert [str(found) for found in findings if found.level is Level.ERROR] == []
+        assert [str(finding) for finding in findings if finding.level is Level.ERROR] == []
         scenarios = sources.scenarios
-        played = await replay(scenarios, gold_model, toolset=toolset, progress=False)
-        assert all(record.is_passed for record in played.records)
+        replayed = await replay(scenarios, gold_model, toolset=toolset, progress=False)
+        assert all(record.is_passed for record in replayed.records)
         output = capsys.readouterr().out
         notes = (into / "NOTES.md").read_text(encoding="utf-8")
         left_out = notes.partition("## Left out\n\n")[2].partition("\n\n")[0].count("\n- ") + (
@@ -324,7 +324,7 @@ async def test_import_messages_reads_the_tools_of_each_shape(import_file: Any, n
 
 
 @pytest.mark.parametrize(
-    ("parameters", "arguments", "kept"),
+    ("parameters", "arguments", "stored"),
     [
         (TEXT, {"text": "tea", "title": None}, ARGS),
         (
@@ -376,12 +376,12 @@ async def test_import_messages_reads_the_tools_of_each_shape(import_file: Any, n
     ],
 )
 async def test_import_messages_drops_padding_from_arguments(
-    import_file: Any, parameters: Any, arguments: Any, kept: Any
+    import_file: Any, parameters: Any, arguments: Any, stored: Any
 ) -> None:
     tools = [] if parameters is None else [function("add_note", parameters)]
     result = await import_file(json.dumps(chat(called(arguments), DONE, tools=tools)))
-    assert expected_calls(result.scenarios[0]) == [[("add_note", kept)]]
-    assert ("  - c.jsonl[0]: add_note: " in result.notes) == (arguments != kept)
+    assert expected_calls(result.scenarios[0]) == [[("add_note", stored)]]
+    assert ("  - c.jsonl[0]: add_note: " in result.notes) == (arguments != stored)
 
 
 REFUSED: dict[str, Any] = {
@@ -540,7 +540,7 @@ NONE: dict[str, Any] = {}
         (
             two(named("x", 0, "sun"), named("x", 1, "rain")),
             BOTH,
-            "Results that name no call are assigned by their order (1)",
+            "Results without a call id are assigned by their order (1)",
         ),
         (
             two(
@@ -594,8 +594,8 @@ async def test_import_messages_gives_results_to_the_call_that_they_name(
     import_file: Any, messages: Any, results: dict[str, Any], note: str
 ) -> None:
     result = await import_file(json.dumps(messages))
-    found = {args["city"]: value for _, args, value in recorded(result.scenarios[0])}
-    assert found == results
+    recorded_results = {args["city"]: value for _, args, value in recorded(result.scenarios[0])}
+    assert recorded_results == results
     assert note in result.notes
     if len(results) < len(BOTH):
         assert "Calls without a recorded result" in result.notes

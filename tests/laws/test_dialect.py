@@ -24,6 +24,7 @@ from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.models.dialects import DIALECTS, Dialect
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.tools.registration import NAME_PATTERN
+from tests.hostile import json_values
 
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "description": "", "parameters": {"type": "object"}} for name in ("f", "g")
@@ -111,15 +112,7 @@ PIECES = [
 ]
 FRAGMENTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=14).map("".join)
 STRINGS = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=4).map("".join)
-VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | STRINGS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STRINGS, inner, max_size=3),
-    max_leaves=8,
-)
+VALUES = json_values(STRINGS)
 ARGS = st.dictionaries(STRINGS | st.sampled_from("ab"), VALUES, max_size=3)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,10}", fullmatch=True)
 TOOL_NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
@@ -605,10 +598,10 @@ def test_encode_escapes_a_control_token_in_two_texts(
         [UserMessage(text=tail, context=head), UserMessage(text=tail)],
     ]
     for messages in conversations:
-        found = tokens_in(dialect, dialect.encode([CHAT[0], *messages], [], head))
+        tokens = tokens_in(dialect, dialect.encode([CHAT[0], *messages], [], head))
         plain = dialect.encode([CHAT[0], *map(harmless, messages)], [], "a")
         turns = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>"}
-        assert [t for t in found if t in turns] == [
+        assert [t for t in tokens if t in turns] == [
             t for t in tokens_in(dialect, plain) if t in turns
         ]
 
@@ -624,12 +617,12 @@ def test_encode_escapes_control_tokens(
     prompt = dialect.encode(messages, tools, f"a{words}")
     plain_tools = [{**WATER, "description": "x"}] if has_tools else []
     plain = dialect.encode([harmless(message) for message in messages], plain_tools, "a")
-    found, expected = tokens_in(dialect, prompt), tokens_in(dialect, plain)
+    tokens, expected = tokens_in(dialect, prompt), tokens_in(dialect, plain)
     inner = {"<escape>", '<|"|>', *BEGUN.values(), "<end_function_call>", "<tool_call|>"}
-    assert [t for t in found if t not in inner] == [t for t in expected if t not in inner]
-    assert found.count("<bos>") == 1
+    assert [t for t in tokens if t not in inner] == [t for t in expected if t not in inner]
+    assert tokens.count("<bos>") == 1
     assert prompt.startswith("<bos>")
-    assert set(found) <= {"<bos>", *STRUCTURE[dialect.name]}
+    assert set(tokens) <= {"<bos>", *STRUCTURE[dialect.name]}
     prompt.encode("utf-8")
 
 

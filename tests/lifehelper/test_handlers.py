@@ -67,8 +67,8 @@ async def test_search_catalog_returns_id_title_category_and_summary(call: Call) 
 
 
 async def test_search_catalog_accepts_category_and_limit(call: Call) -> None:
-    found = data(await call("search_catalog", category="movement", limit=1))
-    assert [protocol["id"] for protocol in found["protocols"]] == ["daily-walk"]
+    result = data(await call("search_catalog", category="movement", limit=1))
+    assert [protocol["id"] for protocol in result["protocols"]] == ["daily-walk"]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ async def test_search_catalog_refuses_arguments_out_of_bounds(
 
 
 async def test_query_protocol_returns_all_fields(call: Call) -> None:
-    found = data(await call("query_protocol", protocol_id="daily-walk"))["protocol"]
-    assert found == {
+    protocol = data(await call("query_protocol", protocol_id="daily-walk"))["protocol"]
+    assert protocol == {
         "id": "daily-walk",
         "category": "movement",
         "title": "매일 20분 걷기",

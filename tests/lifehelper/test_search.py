@@ -10,7 +10,7 @@ from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import Store, StoreImage
 
 
-def found(store: Store, query: str, **options: object) -> list[str]:
+def hit_ids(store: Store, query: str, **options: object) -> list[str]:
     return [hit["id"] for hit in search_protocols(store, query=query, **options)]  # type: ignore[arg-type]
 
 
@@ -41,23 +41,23 @@ def found(store: Store, query: str, **options: object) -> list[str]:
     ],
 )
 def test_search_ranks_the_expected_protocol_first(store: Store, query: str, first: str) -> None:
-    assert found(store, query)[:1] == [first]
+    assert hit_ids(store, query)[:1] == [first]
 
 
 @pytest.mark.parametrize("query", ["양자역학", "zzzz", "영화", "???", '"', "***", "\ud800", "q"])
 def test_search_without_a_match_returns_nothing(store: Store, query: str) -> None:
-    assert found(store, query) == []
+    assert hit_ids(store, query) == []
 
 
 @pytest.mark.parametrize("query", ["", "  ", "추천해줘", "습관 알려줘", "what can I do"])
 def test_search_with_fillers_only_returns_all(store: Store, query: str) -> None:
-    assert found(store, query, limit=10) == sorted(found(store, "", limit=10))
-    assert len(found(store, query, limit=10)) == 6
+    assert hit_ids(store, query, limit=10) == sorted(hit_ids(store, "", limit=10))
+    assert len(hit_ids(store, query, limit=10)) == 6
 
 
 def test_search_combines_query_and_category(store: Store) -> None:
-    assert found(store, "아침", category="hydration") == ["water-on-waking"]
-    assert found(store, "카페인", category="sleep") == []
+    assert hit_ids(store, "아침", category="hydration") == ["water-on-waking"]
+    assert hit_ids(store, "카페인", category="sleep") == []
 
 
 def test_search_returns_titles_in_the_locale(store: Store) -> None:
@@ -80,7 +80,7 @@ def test_search_never_raises(image: StoreImage, query: str) -> None:
 
 @pytest.mark.parametrize("query", ['"걷기"', "걷기*", "-걷기", "(걷기)", "titles:걷기", "NOT 걷기"])
 def test_search_treats_fts_operators_as_text(store: Store, query: str) -> None:
-    assert found(store, query) == ["daily-walk"]
+    assert hit_ids(store, query) == ["daily-walk"]
 
 
 words = st.sampled_from(
@@ -97,7 +97,7 @@ def test_search_index_returns_every_ranked_protocol(
     everywhere = [key for key, _ in rank_rows(query, rows, len(rows))]
     with image.fresh() as store:
         if query:
-            assert found(store, " ".join(parts), limit=10) == everywhere
+            assert hit_ids(store, " ".join(parts), limit=10) == everywhere
 
 
 def test_rank_rows_orders_ties_by_id(catalog: ProtocolCatalog) -> None:

@@ -175,12 +175,12 @@ def test_store_accepts_writes_of_two_processes(
 def test_store_can_be_created_concurrently(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "life.db"
 
-    def found(_number: int) -> int:
+    def protocol_count(_number: int) -> int:
         with Store.open(path, catalog) as store:
             return store.number("SELECT count(*) FROM protocol")
 
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(found, range(16))) == [len(catalog)] * 16
+        assert list(pool.map(protocol_count, range(16))) == [len(catalog)] * 16
 
 
 def test_store_open_waits_for_another_writer(tmp_path: Path, catalog: ProtocolCatalog) -> None:

@@ -24,13 +24,13 @@ def test_a_locale_has_the_keys_and_placeholders_of_the_default(locale: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "start"),
     [(1, "1 scenario read: 1 error"), (2, "2 scenarios read: 2 errors"), (0, "0 scenarios read")],
 )
-def test_a_number_has_the_word_that_goes_with_it(count: int, told: str) -> None:
+def test_a_number_has_the_word_that_goes_with_it(count: int, start: str) -> None:
     counts = dict.fromkeys(("scenarios", "errors", "warnings"), count)
-    said = load_catalog("en").text("lint.counts", refused="", **counts)
-    assert said.startswith(told)
+    text = load_catalog("en").text("lint.counts", refused="", **counts)
+    assert text.startswith(start)
     refused = load_catalog("en").text("lint.refused", files=count)
     assert refused == f", {count} file{'' if count == 1 else 's'} refused"
 

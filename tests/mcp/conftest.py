@@ -94,7 +94,7 @@ class Person:
 
 
 class Writer(Person):
-    """A person who also fills in forms: what is typed, or how they leave it."""
+    """A user who also fills in forms: the typed values, or the way to leave the form."""
 
     def __init__(self, *answers: bool, typed: Typed | FormAnswer) -> None:
         super().__init__(*answers)
@@ -113,7 +113,7 @@ class Writer(Person):
 async def dispatched(
     session: Session, tool: str, gate: ConfirmGate | None = None, **args: Any
 ) -> ToolResult:
-    """Return what a call comes to."""
+    """Return the result of a call."""
     return (await dispatch_traced(session, tool, gate, **args)).result
 
 

@@ -369,9 +369,9 @@ async def test_unusable_tools_are_left_out_alone(raw: Raw) -> None:
     toolset = raw(answers, tools=odd, before="\ufeff")
     with opened(toolset, {}, "en") as session:
         registry = session.registry
-        found = [registry[name].parameters for name in registry]
+        listed = [registry[name].parameters for name in registry]
         done = [await dispatched(session, name, yes()) for name in registry]
-    assert found == [parameters for _, parameters in SCHEMAS]
+    assert listed == [parameters for _, parameters in SCHEMAS]
     assert done == [ToolOk({"text": "fine"})] * len(SCHEMAS)
     assert len(registry.left_out) == len(UNUSABLE)
     for reason, (_, why) in zip(registry.left_out.values(), UNUSABLE, strict=True):

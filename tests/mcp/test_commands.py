@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lhkit(folder: Path) -> Lhkit:
-    """Return a function that runs `lhkit` in the folder and returns what it says."""
+    """Return a function that runs `lhkit` in the folder and returns its output."""
 
     def run(*words: str) -> str:
         done = subprocess.run(

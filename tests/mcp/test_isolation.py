@@ -190,11 +190,11 @@ async def test_scripted_model_may_write_on_a_shared_server(ledger: Ledger, file:
 async def test_review_repeats_no_calls_on_a_shared_server(ledger: Ledger, file: Path) -> None:
     rents = CorrectedCall(tool="add_entry", args={"text": "rent"}, answer="accept")
     turn = CorrectedTurn(user="Add rent.", calls=(rents,), reply="Added.", is_reply_fine=True)
-    talk = CorrectedConversation(name="talk", locale="en", world={}, turns=(turn,))
+    conversation = CorrectedConversation(name="talk", locale="en", world={}, turns=(turn,))
     with pytest.raises(NotIsolatedError):
-        await scenario_from_review(talk, ledger())
+        await scenario_from_review(conversation, ledger())
     assert written(file) == ""
-    await scenario_from_review(talk, ledger(isolated=True))
+    await scenario_from_review(conversation, ledger(isolated=True))
     assert written(file) == "rent\n"
 
 

@@ -87,7 +87,7 @@ def test_output_error_supports_older_drafts() -> None:
 
 
 class Counted(str):
-    """A text that counts what it is compared with."""
+    """A text that counts its comparisons."""
 
     compared = 0
 

@@ -117,7 +117,7 @@ BROKEN = {"properties": {"t": {"$ref": "#/$defs/missing"}}}
 
 
 @pytest.mark.parametrize(
-    ("schema", "kept"),
+    ("schema", "used"),
     [
         ({"properties": {"q": WORD}, "$defs": {"R": BROKEN}}, set()),
         ({"properties": {"q": WORD}, "$defs": {"R": {"type": "any"}}}, set()),
@@ -140,11 +140,11 @@ BROKEN = {"properties": {"t": {"$ref": "#/$defs/missing"}}}
     ],
 )
 def test_registry_ignores_definitions_that_nothing_uses(
-    schema: dict[str, Any], kept: set[str]
+    schema: dict[str, Any], used: set[str]
 ) -> None:
     registry, _ = registered(tool("a", schema), tool("b"))
     assert list(registry) == ["a", "b"]
-    assert registry["a"].parameters.get("$defs", {}).keys() == kept
+    assert registry["a"].parameters.get("$defs", {}).keys() == used
     accepted = registry.validator("a").check({"q": ["x"] if "items" in str(schema) else "x"})
     assert isinstance(accepted, Accepted)
 

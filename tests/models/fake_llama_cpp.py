@@ -1,4 +1,4 @@
-"""A server that plays llama.cpp's, for the tests of the client.
+"""A fake of llama.cpp's server, for the tests of the client.
 
 The format was compared by hand with the real one (xllamacpp 2026.10, Gemma 3 270M as Q8_0).
 """

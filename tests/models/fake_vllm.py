@@ -1,4 +1,4 @@
-"""A completions server that plays vLLM 0.32, well-behaved or not, for the tests of the client.
+"""A fake of vLLM 0.32's completions server, well-behaved or not, for the tests of the client.
 
 The format was compared by hand with a real `vllm serve` (Gemma 3 270M, --enable-prompt-tokens-
 details --enable-per-request-metrics --enable-force-include-usage).

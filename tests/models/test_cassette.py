@@ -47,6 +47,7 @@ from lhkit.models.recorded.cassette import (
 )
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
+from tests.hostile import json_values
 
 pytestmark = pytest.mark.anyio
 
@@ -99,8 +100,8 @@ EVENTS: tuple[ModelEvent, ...] = (
 )
 
 
-class Playing:
-    """A model that plays given events, and whatever error comes after them."""
+class EventModel:
+    """A model that yields given events, then raises the given error."""
 
     identity = IDENTITY
 
@@ -159,17 +160,9 @@ texts = characters.map(lambda text: json.loads(json.dumps(text))) | st.sampled_f
     ["물\n" * 40, "\ud800", "\x00\x1b\r\n\u2028\x85" * 20, "각\n각\n" * 20]
 )
 whole = st.text(max_size=20) | st.sampled_from(["\ud800", "물\udc00\n"])
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | whole,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(whole, inner, max_size=3),
-    max_leaves=8,
-)
+JSON_VALUES = json_values(whole)
 calls = st.builds(
-    ToolCall, name=whole, args=json_values, raw=texts, repairs=st.lists(whole).map(tuple)
+    ToolCall, name=whole, args=JSON_VALUES, raw=texts, repairs=st.lists(whole).map(tuple)
 )
 times_s = st.none() | st.floats(min_value=0, max_value=1e6)
 deltas = (
@@ -190,11 +183,11 @@ endings = st.builds(
     token_ids=st.lists(st.integers(min_value=0)).map(tuple),
     prompt_text=texts,
     identity=st.none() | st.builds(ModelIdentity, model=whole, constraint=whole),
-    server_metrics=st.none() | st.dictionaries(whole, json_values, max_size=3),
+    server_metrics=st.none() | st.dictionaries(whole, JSON_VALUES, max_size=3),
 )
 
 
-@given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=json_values)
+@given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=JSON_VALUES)
 async def test_cassette_replays_any_events_for_any_request(
     before: list[ModelEvent], end: Finished, text: str, args: Any
 ) -> None:
@@ -202,7 +195,7 @@ async def test_cassette_replays_any_events_for_any_request(
     request = ModelRequest(messages=(UserMessage(text=text), made), instructions=text)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "cassette.jsonl"
-        await record(path, Playing([*before, end]), request)
+        await record(path, EventModel([*before, end]), request)
         again = await collect(CassetteModel.open(path), request)
     assert repr(again) == repr([*before, end])  # 1 is not 1.0 and not True
 
@@ -211,7 +204,7 @@ async def test_cassette_replays_any_events_for_any_request(
 async def test_cassette_replays_all_events_at_a_pace_with_the_recorded_clock(
     path: Path, pace: float
 ) -> None:
-    assert await record(path, Playing(EVENTS), REQUEST, HELLO) == [list(EVENTS)] * 2
+    assert await record(path, EventModel(EVENTS), REQUEST, HELLO) == [list(EVENTS)] * 2
     waited_s: list[float] = []
 
     async def wait(seconds: float) -> None:
@@ -227,7 +220,7 @@ async def test_cassette_replays_all_events_at_a_pace_with_the_recorded_clock(
 
 @pytest.mark.parametrize("pace", [-1.0, float("nan"), float("inf")])
 async def test_cassette_refuses_an_invalid_pace(path: Path, pace: float) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
+    await record(path, EventModel(EVENTS), REQUEST)
     with pytest.raises(UsageError, match="Invalid pace"):
         CassetteModel.open(path, pace=pace)
 
@@ -241,7 +234,7 @@ async def test_cassette_replays_repeated_requests_in_order_and_then_the_last(pat
 
 
 async def test_cassette_ignores_what_is_not_sent_to_a_model(path: Path) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
+    await record(path, EventModel(EVENTS), REQUEST)
     same = replace(
         REQUEST,
         messages=(SystemMessage(text="대화를 지울까요?"), *REQUEST.messages),
@@ -257,7 +250,7 @@ async def test_cassette_compares_result_limits_only_where_they_cut(path: Path) -
     outcome = ToolCallOutcome(result=ToolOk(data={"text": "가" * 2_000}))
     long = replace(whole, outcome=outcome)
     for message in (whole, long):
-        await record(path, Playing(EVENTS), with_message(1, message))
+        await record(path, EventModel(EVENTS), with_message(1, message))
         assert "max_bytes" not in text_of(path)
         other = with_message(1, replace(message, max_bytes=4_096, hint="less, please"))
         if message is whole:
@@ -361,7 +354,7 @@ def spoken(text: str) -> ModelRequest:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "asked", "said"),
+    ("recorded", "asked", "phrase"),
     [
         (
             [with_message(0, UserMessage(text="걸었어")), OTHER],
@@ -379,10 +372,10 @@ def spoken(text: str) -> ModelRequest:
     ids=["longest shared conversation", "fewest changes", "most alike words", "normalization"],
 )
 async def test_cassette_diff_takes_the_most_similar_request(
-    path: Path, recorded: list[ModelRequest], asked: ModelRequest, said: str
+    path: Path, recorded: list[ModelRequest], asked: ModelRequest, phrase: str
 ) -> None:
     await record(path, ScriptedModel([]), *recorded)
-    assert said in await refusal(path, asked)
+    assert phrase in await refusal(path, asked)
 
 
 async def test_cassette_file_leaves_out_repeated_fields(path: Path) -> None:
@@ -405,7 +398,7 @@ async def test_recording_skips_an_abandoned_response(path: Path) -> None:
 
 async def test_recording_passes_model_errors_through(path: Path) -> None:
     failure = StreamBrokenError("gone: look")
-    model = RecordingModel(Playing(EVENTS[:2], error=failure), path)
+    model = RecordingModel(EventModel(EVENTS[:2], error=failure), path)
     with pytest.raises(StreamBrokenError) as caught:
         await collect(model)
     assert caught.value is failure
@@ -414,7 +407,7 @@ async def test_recording_passes_model_errors_through(path: Path) -> None:
 
 
 async def test_recording_saves_a_response_before_its_last_event(path: Path) -> None:
-    model = RecordingModel(Playing(EVENTS), path)
+    model = RecordingModel(EventModel(EVENTS), path)
     for done in (1, 2):
         async for event in model.stream(REQUEST):
             if isinstance(event, Finished):
@@ -442,7 +435,7 @@ def disk_full(descriptor: int) -> None:
 
 
 async def test_recording_closes_the_inner_model_if_a_write_fails() -> None:
-    inner = Playing(EVENTS)
+    inner = EventModel(EVENTS)
     model = RecordingModel(inner, "/dev/null/cassette.jsonl")
     with pytest.raises(CassetteError, match="cannot be written"):
         await collect(model)
@@ -452,9 +445,9 @@ async def test_recording_closes_the_inner_model_if_a_write_fails() -> None:
 
 
 async def test_recording_without_responses_keeps_an_old_cassette(path: Path) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
+    await record(path, EventModel(EVENTS), REQUEST)
     before = text_of(path)
-    await record(path, Playing(EVENTS))
+    await record(path, EventModel(EVENTS))
     assert text_of(path) == before
 
 
@@ -496,7 +489,7 @@ def with_events(*events: Any, **more: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "phrase"),
     [
         (HEAD + '{"request": }', "a.jsonl:2: Expecting value"),
         ("", "a.jsonl:1: Expecting value"),
@@ -518,13 +511,13 @@ def with_events(*events: Any, **more: Any) -> str:
     ],
 )
 def test_cassette_refuses_an_invalid_file_with_its_place(
-    tmp_path: Path, content: str, said: str
+    tmp_path: Path, content: str, phrase: str
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(content)
     with pytest.raises(CassetteError) as caught:
         CassetteModel.open(path)
-    assert said in str(caught.value)
+    assert phrase in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "record it again" in str(caught.value)
 

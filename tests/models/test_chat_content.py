@@ -13,21 +13,14 @@ from lhkit.conversation.messages import ToolCall
 from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from lhkit.models.client.openai_chat import ChatContent
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from tests.hostile import json_values
 from tests.models.fake_vllm import chat_call
 
 KNOWN = ("get_weather", "add")
 WEATHER = {"city": "서울", "days": 3}
 TEXT = json.dumps(WEATHER, ensure_ascii=False)
 
-JSON_VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
+JSON_VALUES = json_values(st.text())
 ARGUMENTS = st.dictionaries(st.text(), JSON_VALUES, max_size=4)
 
 

@@ -1,4 +1,4 @@
-"""Chat templates: where they are read, what they are given, and their limits."""
+"""Chat templates: their sources, inputs and limits."""
 
 import json
 import logging
@@ -131,7 +131,7 @@ def test_encode_refuses_dialects_that_no_template_renders(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "template_text"),
     [
         ({"chat_template.jinja": "a", "tokenizer_config.json": '{"chat_template": "b"}'}, "a"),
         ({"chat_template.json": '{"chat_template": "c"}'}, "c"),
@@ -141,12 +141,12 @@ def test_encode_refuses_dialects_that_no_template_renders(name: str) -> None:
     ],
 )
 def test_find_chat_template_in_folder(
-    files: dict[str, str], found: str | None, tmp_path: Path
+    files: dict[str, str], template_text: str | None, tmp_path: Path
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert find_chat_template(tmp_path) == found
-    if found is None:
+    assert find_chat_template(tmp_path) == template_text
+    if template_text is None:
         with pytest.raises(UsageError, match="has no chat template"):
             read_chat_template(tmp_path, NOW)
 

@@ -27,9 +27,9 @@ from lhkit.models.serving.vllm_server import Device, serve_command
     ],
 )
 def test_family_of_known_names(model: str, family: str, dialect: str) -> None:
-    found = family_of(model)
-    assert found is not None
-    assert (found.name, found.dialect) == (family, dialect)
+    known = family_of(model)
+    assert known is not None
+    assert (known.name, known.dialect) == (family, dialect)
 
 
 @pytest.mark.parametrize("name", ["Qwen3-4B", "my-gemma", "gemma-2-9b"])

@@ -137,17 +137,17 @@ async def test_ensure_light_builds_once_per_adapter_with_manifest_and_terms(worl
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("corrupt", "message"),
     [
         (lambda folder: write_adapter(folder, LAYER.replace("down_proj", "router")), "no name for"),
         (lambda folder: write_adapter(folder, use_dora=True), "plain LoRA"),
     ],
 )
 async def test_ensure_light_refuses_an_unsupported_adapter_before_fetching(
-    world: World, spoil: Callable[[Path], None], said: str
+    world: World, corrupt: Callable[[Path], None], message: str
 ) -> None:
-    spoil(world.adapter)
-    with pytest.raises(WeightsError, match=said):
+    corrupt(world.adapter)
+    with pytest.raises(WeightsError, match=message):
         await world.ensure()
     assert world.fetches == 0
 
@@ -184,7 +184,7 @@ async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(tmp_
 async def test_running_server_is_found_by_runtime(tmp_path: Path, runtime: Runtime) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=runtime)
     async with FakeLlamaCpp(**{"/health": answers(200, "{}")}) as server:
-        kept = RunningServer(
+        stored = RunningServer(
             served_name="gemma",
             base_url=server.base_url,
             model=str(light_file(tmp_path)),
@@ -192,21 +192,21 @@ async def test_running_server_is_found_by_runtime(tmp_path: Path, runtime: Runti
             after_boot_s=after_boot_s(os.getpid()),
         )
         (tmp_path / "servers").mkdir()
-        record = json.dumps(asdict(kept))
+        record = json.dumps(asdict(stored))
         (tmp_path / "servers" / "gemma.llama.cpp.json").write_text(record)
-        found = await embedded.running_server("gemma", settings)
-    assert (found == kept) is (runtime == LLAMA_CPP)
+        running = await embedded.running_server("gemma", settings)
+    assert (running == stored) is (runtime == LLAMA_CPP)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [({"constraint": "auto"}, "--constrain off"), ({"dialect": "openai"}, "--runtime vllm")],
 )
 def test_runtime_refuses_unsupported_options_before_the_start(
-    asked: dict[str, Any], said: str
+    asked: dict[str, Any], message: str
 ) -> None:
     choice = app.ModelChoice(**asked)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         app.require_choice(choice, LLAMA_CPP)
     if "constraint" not in asked:
         app.require_choice(choice)

@@ -79,7 +79,7 @@ NO_PARSER = json.dumps(
 connected = partial(fake_vllm.connected, dialect="openai")
 
 
-async def said(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+async def events_of(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
     return [event async for event in model.stream(request)]
 
 
@@ -91,7 +91,7 @@ def last_of(events: list[ModelEvent]) -> Finished:
 async def test_openai_sends_no_extensions_to_other_servers() -> None:
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
         assert isinstance(model, OpenAiHttp)
-        events = await said(model)
+        events = await events_of(model)
     assert server.bodies == [
         {
             "model": "gemma",
@@ -129,13 +129,13 @@ async def test_openai_stops_at_the_idle_timeout(delta: dict[str, Any]) -> None:
     behaviour = repeats(blank, PLAIN[:1])
     async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
         with pytest.raises(StreamStalledError, match="it only kept the connection alive"):
-            await said(model)
+            await events_of(model)
 
 
 async def test_openai_sends_no_tool_fields_without_tools() -> None:
     request = replace(REQUEST, tools=(), sampling=Sampling(max_tokens=5, temperature=0.5, seed=3))
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
-        await said(model, request)
+        await events_of(model, request)
     [sent] = server.bodies
     assert not {"tools", "tool_choice"} & sent.keys()
     assert (sent["max_tokens"], sent["temperature"], sent["seed"]) == (5, 0.5, 3)
@@ -143,9 +143,9 @@ async def test_openai_sends_no_tool_fields_without_tools() -> None:
 
 async def test_openai_sends_required_as_tool_choice() -> None:
     async with FakeVllm(streams(PLAIN)) as server, connected(server, constraint="required") as it:
-        last = last_of(await said(it))
+        last = last_of(await events_of(it))
         with pytest.raises(UsageError, match="there is no tool: give --constrain off"):
-            await said(it, replace(REQUEST, tools=()))
+            await events_of(it, replace(REQUEST, tools=()))
     assert [sent["tool_choice"] for sent in server.bodies] == ["required"]
     assert last.identity is not None
     assert last.identity.constraint == "required"
@@ -165,7 +165,7 @@ async def test_openai_refuses_the_constraint_auto() -> None:
 async def test_openai_keeps_the_token_ids_of_vllm() -> None:
     chunks = chat_completion(DELTAS, reason="tool_calls", tokens=5)
     async with FakeVllm(streams(chunks)) as server, connected(server) as model:
-        last = last_of(await said(model))
+        last = last_of(await events_of(model))
         sent = server.bodies[0]
     assert sent["return_token_ids"] is True
     assert last.token_ids == (1000, 1001, 1002, 1003, END_OF_TURN)
@@ -178,7 +178,7 @@ async def test_openai_returns_a_cut_call_as_fragment() -> None:
     """Some parsers close a string that the token limit cut, and hand the call on."""
     chunks = chat_completion(DELTAS, reason="tool_calls", tokens=256)
     async with FakeVllm(streams(chunks)) as server, connected(server) as model:
-        events = await said(model)
+        events = await events_of(model)
     last = last_of(events)
     assert not any(isinstance(each, ToolCallParsed) for each in events)
     assert (last.truncated, last.calls) == (True, ())
@@ -189,7 +189,7 @@ async def test_openai_returns_a_cut_call_as_fragment() -> None:
 async def test_openai_accepts_a_last_event_without_blank_line(end: bytes) -> None:
     chunks = [*PLAIN[:-1], end]
     async with FakeVllm(streams(chunks), routes=ELSEWHERE) as server, connected(server) as model:
-        last = last_of(await said(model))
+        last = last_of(await events_of(model))
     assert [call.args for call in last.calls] == [{"ml": 200}]
 
 
@@ -209,5 +209,5 @@ async def test_openai_raises_typed_errors_with_advice(
 ) -> None:
     async with FakeVllm(behaviour, routes=ELSEWHERE) as server, connected(server) as model:
         with pytest.raises(error, match=sentence) as caught:
-            await said(model)
+            await events_of(model)
     assert isinstance(caught.value, ModelError)

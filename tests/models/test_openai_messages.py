@@ -96,8 +96,8 @@ def test_chat_messages_turn_invalid_calls_into_text(args: Any) -> None:
 
 def test_chat_messages_content_is_null_without_text() -> None:
     assert chat_messages((called("list", {}),))[0]["content"] is None
-    [said, result] = chat_messages((called("", None, raw="list {"),))
-    assert (said["content"], "tool_calls" in said) == ("list {", False)
+    [message, result] = chat_messages((called("", None, raw="list {"),))
+    assert (message["content"], "tool_calls" in message) == ("list {", False)
     assert result["content"].startswith("Result of the call: ")
 
 

@@ -37,14 +37,14 @@ def processor(cpuinfo: str, folder: Path) -> Processor:
 def test_choose_precision_by_common_flags_of_all_cores(
     cpuinfo: str, dtype: str, why: str, tmp_path: Path
 ) -> None:
-    found = choose_precision(None, processor(cpuinfo, tmp_path))
-    assert (found.dtype, found.why) == (dtype, why)
+    precision = choose_precision(None, processor(cpuinfo, tmp_path))
+    assert (precision.dtype, precision.why) == (dtype, why)
 
 
 def test_choose_precision_without_flags_is_float32(tmp_path: Path) -> None:
-    found = choose_precision(None, this_processor(tmp_path / "no such file"))
-    assert (found.dtype, found.why) == ("float32", "unknown")
-    assert "cannot be read" in found.describe(load_catalog("en"))
+    precision = choose_precision(None, this_processor(tmp_path / "no such file"))
+    assert (precision.dtype, precision.why) == ("float32", "unknown")
+    assert "cannot be read" in precision.describe(load_catalog("en"))
 
 
 @pytest.mark.parametrize("asked", DTYPES)

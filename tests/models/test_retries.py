@@ -59,7 +59,7 @@ class FakeTime:
         return Clock(now=lambda: self.now_s, sleep=self.sleep, rng=rng)
 
 
-async def asked(
+async def outcome_of(
     *behaviours: Behaviour, dialect: str = "json", retries: int = 2
 ) -> tuple[Finished | LhkitError, FakeVllm, FakeTime]:
     """Return the outcome of one request."""
@@ -86,7 +86,7 @@ async def asked(
     ids=["reset", "429", "503", "502"],
 )
 async def test_client_retries_transient_errors(failure: Behaviour, dialect: str) -> None:
-    came, server, time = await asked(failure, failure, STREAMS[dialect], dialect=dialect)
+    came, server, time = await outcome_of(failure, failure, STREAMS[dialect], dialect=dialect)
     assert isinstance(came, Finished)
     assert server.bodies == [server.bodies[0]] * 3
     assert len(time.slept_s) == 2
@@ -108,7 +108,7 @@ async def test_client_retries_transient_errors(failure: Behaviour, dialect: str)
 async def test_client_does_not_retry_other_errors(
     failure: Behaviour, error: type[LhkitError]
 ) -> None:
-    came, server, time = await asked(failure, STREAMS["json"])
+    came, server, time = await outcome_of(failure, STREAMS["json"])
     assert isinstance(came, error)
     assert (len(server.bodies), time.slept_s) == (1, [])
 
@@ -123,7 +123,7 @@ async def test_client_does_not_retry_after_silence() -> None:
 
 @pytest.mark.parametrize("retries", [0, 2])
 async def test_client_raises_the_error_of_the_last_retry(retries: int) -> None:
-    came, server, _ = await asked(*[BUSY] * (retries + 1), STREAMS["json"], retries=retries)
+    came, server, _ = await outcome_of(*[BUSY] * (retries + 1), STREAMS["json"], retries=retries)
     assert isinstance(came, ServerOverloadedError)
     assert "HTTP 503" in str(came)
     assert len(server.bodies) == retries + 1
@@ -165,12 +165,12 @@ async def test_connect_does_not_retry() -> None:
 
 async def test_timing_separates_retries() -> None:
     asked_to_wait = answers(503, "", retry_after="7")
-    came, _, time = await asked(asked_to_wait, STREAMS["json"])
+    came, _, time = await outcome_of(asked_to_wait, STREAMS["json"])
     assert isinstance(came, Finished)
     assert time.slept_s == [7.0]
     assert (came.timing.retries, came.timing.retried_s) == (1, 7.0)
     assert came.timing.first_token_s == came.timing.done_s == 0.0
-    came, *_ = await asked(STREAMS["json"])
+    came, *_ = await outcome_of(STREAMS["json"])
     assert isinstance(came, Finished)
     assert (came.timing.retries, came.timing.retried_s) == (0, 0.0)
 
@@ -187,9 +187,9 @@ def pause_s(failure: BaseException | None, failed: int, paused_s: float = 0.0) -
 
 def test_backoff_doubles_with_jitter_up_to_a_limit() -> None:
     for failed, ceiling_s in [(1, 0.5), (2, 1.0), (3, 2.0), (5, 8.0), (6, 10.0), (9, 10.0)]:
-        found = pause_s(turned_away(), failed)
-        assert found is not None
-        assert ceiling_s / 2 <= found <= ceiling_s
+        pause = pause_s(turned_away(), failed)
+        assert pause is not None
+        assert ceiling_s / 2 <= pause <= ceiling_s
     assert pause_s(turned_away(), 1) != 0.5
 
 
@@ -203,9 +203,9 @@ def test_backoff_respects_a_short_retry_after(retry_after: str, expected: float 
 
 @pytest.mark.parametrize("retry_after", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
 def test_backoff_ignores_an_invalid_retry_after(retry_after: str) -> None:
-    found = pause_s(turned_away(503, Retry_After=retry_after), 1)
-    assert found is not None
-    assert 0.25 <= found <= 0.5
+    pause = pause_s(turned_away(503, Retry_After=retry_after), 1)
+    assert pause is not None
+    assert 0.25 <= pause <= 0.5
 
 
 def test_backoff_limits_the_total_pause() -> None:

@@ -63,8 +63,8 @@ async def test_registered_server_is_found_until_its_block_ends(tmp_path: Path) -
     )
     async with VllmServer(settings) as server:
         async with register_server(tmp_path, server) as running:
-            found = await find_running_server(tmp_path, NAME)
-            assert found == running
+            running_server = await find_running_server(tmp_path, NAME)
+            assert running_server == running
             assert running.base_url == server.base_url
             assert "--served-model-name" in running.options
             assert await find_running_server(tmp_path, "another") is None

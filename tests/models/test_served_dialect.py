@@ -104,8 +104,10 @@ def test_family_of_models_with_similar_names_is_none(name: str) -> None:
 
 
 def test_family_of_path_prefers_its_last_part() -> None:
-    found = [family_of(name) for name in ("gemma-4-tests/gemma-3-4b", "functiongemma/checkpoint-9")]
-    assert [family and family.dialect for family in found] == ["json", "functiongemma"]
+    families = [
+        family_of(name) for name in ("gemma-4-tests/gemma-3-4b", "functiongemma/checkpoint-9")
+    ]
+    assert [family and family.dialect for family in families] == ["json", "functiongemma"]
 
 
 @pytest.mark.parametrize(

@@ -53,16 +53,16 @@ def test_decoder_returns_data_lines_only(body: str, data: list[str]) -> None:
 def reference(body: str) -> list[str]:
     """The standard's algorithm over the whole text (HTML, section 9.2.6), without error events."""
     text = body.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    found: list[str] = []
+    data_of_events: list[str] = []
     data: list[str] = []
     for line in text.split("\n")[:-1]:
         name, _, value = line.partition(":")
         if name == "data":
             data.append(value.removeprefix(" "))
         if not line:
-            found += ["\n".join(data)] if data else []
+            data_of_events += ["\n".join(data)] if data else []
             data = []
-    return found
+    return data_of_events
 
 
 LINES = st.sampled_from(

@@ -69,8 +69,8 @@ class World:
     @property
     def left(self) -> list[str]:
         """Other files next to the finished folder, without the lock."""
-        kept = (self.cache / "weights").iterdir()
-        return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
+        files = (self.cache / "weights").iterdir()
+        return [p.name for p in files if p.name.startswith(".") and p.suffix != ".lock"]
 
 
 def write_model(folder: Path, content: bytes) -> None:
@@ -237,7 +237,7 @@ def base_like(folder: Path, target: Path) -> Path:
     return target
 
 
-def told_base(adapter: Path, name: str, sha256: str) -> None:
+def set_base(adapter: Path, name: str, sha256: str) -> None:
     manifest = {"base": {"name": name, "sha256": sha256}}
     (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
 
@@ -245,7 +245,7 @@ def told_base(adapter: Path, name: str, sha256: str) -> None:
 def test_merge_refuses_another_base_unless_converted_or_unnamed(
     tiny_gemma: Path, adapter: Path, tmp_path: Path
 ) -> None:
-    told_base(adapter, "tiny", base_sha256(tiny_gemma))
+    set_base(adapter, "tiny", base_sha256(tiny_gemma))
     merge(tiny_gemma, adapter, tmp_path / "merged")
     other = base_like(tiny_gemma, tmp_path / "other")
     with pytest.raises(AdapterError) as raised:
@@ -255,7 +255,7 @@ def test_merge_refuses_another_base_unless_converted_or_unnamed(
         r"\(sha256 \w{12}, not \w{12}\)",
         str(raised.value),
     )
-    told_base(adapter, "other", base_sha256(tiny_gemma))
+    set_base(adapter, "other", base_sha256(tiny_gemma))
     with pytest.raises(AdapterError, match="was trained on another base"):
         merge(other, adapter, tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()

@@ -153,6 +153,6 @@ async def test_known_options_caches_a_failing_command(tmp_path: Path) -> None:
 async def test_known_options_ignores_a_cut_cache_file(tmp_path: Path) -> None:
     vllm = vllm_at(tmp_path, f"cat '{HELP}/0.32.txt'")
     known = await known_options((vllm, "serve"), tmp_path / "cache")
-    [kept] = (tmp_path / "cache" / "vllm-options").iterdir()
-    kept.write_text(kept.read_text()[:200], encoding="utf-8")
+    [stored] = (tmp_path / "cache" / "vllm-options").iterdir()
+    stored.write_text(stored.read_text()[:200], encoding="utf-8")
     assert await known_options((vllm, "serve"), tmp_path / "cache") == known

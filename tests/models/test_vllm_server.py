@@ -48,8 +48,8 @@ def started(folder: Path) -> list[int]:
 def alive(process: int | psutil.Process) -> bool:
     """Return whether it runs; of a `Process`, whether just this one does, not its number's next."""
     try:
-        found = psutil.Process(process) if isinstance(process, int) else process
-        return found.is_running() and found.status() != psutil.STATUS_ZOMBIE
+        running = psutil.Process(process) if isinstance(process, int) else process
+        return running.is_running() and running.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 

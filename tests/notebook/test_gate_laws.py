@@ -190,7 +190,7 @@ CARD_ACTIONS = st.one_of(
 
 
 class Desk:
-    """A panel whose model wants to write in every turn, and what was written."""
+    """A panel whose model proposes a write in every turn, and the writes that ran."""
 
     def __init__(self, folder: str) -> None:
         self.ran: list[Mapping[str, Any]] = []

@@ -61,7 +61,7 @@ def half(self, record):
     self._file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
 
-async def talk():
+async def chat():
     model = ScriptedModel([call("write", a=1), say("done"), say("two"), say("three")])
     tools = ToolRegistry([echo_tool("write", is_destructive=True)])
     panel = ChatPanel(model=model, toolset=tools, opt_in=True, record="runs/chats",
@@ -71,7 +71,7 @@ async def talk():
     Journal.append = half
     await panel.send("lost")
 
-asyncio.run(talk())
+asyncio.run(chat())
 """
 
 

@@ -43,7 +43,7 @@ def kernel() -> Iterator[BlockingKernelClient]:
 
 
 def run(client: BlockingKernelClient, code: str, *, typed: str | None = None) -> str:
-    """Run a cell and return what it printed; `typed` answers `input()`."""
+    """Run a cell and return its output; `typed` answers `input()`."""
     printed: list[str] = []
 
     def take(message: dict) -> None:

@@ -70,7 +70,7 @@ def streaming(text: str) -> PanelState:
     return PanelState(chat=ChatState(streaming_text=text, is_streaming=True))
 
 
-def shown(*items: Item) -> PanelState:
+def panel_state(*items: Item) -> PanelState:
     """Return a panel that lists these items."""
     return PanelState(extras=tuple((0, item) for item in items))
 
@@ -128,7 +128,7 @@ def test_status_escapes_the_model_name() -> None:
     [
         streaming("Run deletes \u202etxt.exe\u2066"),
         *(
-            shown(item)
+            panel_state(item)
             for item in (
                 UserMessage(text="delete \u202etxt.exe\u2066"),
                 ModelMessage(text="**Run** deletes \u202etxt.exe\u2066"),
@@ -185,9 +185,9 @@ def test_form_shows_fields_errors_and_buttons() -> None:
         assert html.count(f'id="{telling}"') == 1
     assert KO.text("form.secret") in html
     assert KO.text("form.title") in html
-    settled = fragment(replace(ASKED, outcome=QuestionOutcome.SENT), KO)
-    assert "<input" not in settled
-    assert KO.text("notebook.outcome_sent") in settled
+    answered = fragment(replace(ASKED, outcome=QuestionOutcome.SENT), KO)
+    assert "<input" not in answered
+    assert KO.text("notebook.outcome_sent") in answered
 
 
 def test_form_without_fields_is_an_alert() -> None:
@@ -209,14 +209,14 @@ def test_status_shows_model_connection_tokens_and_latency() -> None:
 
 def test_render_reuses_unchanged_fragments() -> None:
     items = tuple(UserMessage(text=str(number)) for number in range(200))
-    before = render(shown(*items), KO)
-    after = render(shown(*items, SystemMessage(text="new")), KO, before)
+    before = render(panel_state(*items), KO)
+    after = render(panel_state(*items, SystemMessage(text="new")), KO, before)
     assert all(a is b for a, b in zip(before.fragments, after.fragments, strict=False))
     assert patches(before, after) == [["set", 200, after.fragments[200].html]]
 
 
 def test_patches_append_streamed_text() -> None:
-    begun = replace(shown(UserMessage(text="hi")), chat=streaming("").chat)
+    begun = replace(panel_state(UserMessage(text="hi")), chat=streaming("").chat)
     first = render(begun, KO)
     second = render(replace(begun, chat=streaming("안녕 <b>").chat), KO, first)
     third = render(replace(begun, chat=streaming("안녕 <b>하세요").chat), KO, second)
@@ -227,10 +227,10 @@ def test_patches_append_streamed_text() -> None:
 
 
 def test_patches_cut_and_replace() -> None:
-    before = render(shown(UserMessage(text="a"), UserMessage(text="b")), KO)
-    cut = render(shown(*before.items[:1]), KO, before)
+    before = render(panel_state(UserMessage(text="a"), UserMessage(text="b")), KO)
+    cut = render(panel_state(*before.items[:1]), KO, before)
     assert patches(before, cut) == [["cut", 1]]
-    english = render(shown(*before.items), load_catalog("en"), before)
+    english = render(panel_state(*before.items), load_catalog("en"), before)
     assert [change[0] for change in patches(before, english)] == ["set", "set"]
 
 

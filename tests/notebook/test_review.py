@@ -1,4 +1,4 @@
-"""Reviews: labels that last, a form made of the schema, two people compared, and what comes out."""
+"""Reviews: stored labels, a form of the schema, agreement of two reviewers, exports."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -269,11 +269,21 @@ async def test_review_to_training_contains_corrections(chats: Path, tmp_path: Pa
     review.go(0, 3)
     review.judge("fine")
     written = review.to_training(tmp_path / "reviewed.jsonl")
-    talks = read_conversations(written)
-    assert len(talks) == 2
-    called = {each.tool for talk in talks for turn in talk.turns for each in turn.calls}
+    conversations = read_conversations(written)
+    assert len(conversations) == 2
+    called = {
+        each.tool
+        for conversation in conversations
+        for turn in conversation.turns
+        for each in turn.calls
+    }
     assert {"add_habit", "list_habits"} <= called
-    fine = [turn.reply for talk in talks for turn in talk.turns if turn.is_reply_fine]
+    fine = [
+        turn.reply
+        for conversation in conversations
+        for turn in conversation.turns
+        if turn.is_reply_fine
+    ]
     assert any("I help you find" in each for each in fine)
     assert not any("You have no active habit" in each for each in fine)
     written.write_text("{}\n", encoding="utf-8")

@@ -52,7 +52,7 @@ def started(text: str = "hi") -> TurnStarted:
     return TurnStarted(message=UserMessage(text=text))
 
 
-def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallCompleted:
+def completed(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallCompleted:
     outcome = ToolCallOutcome(
         result=ToolOk({"done": True}),
         gate=GateOutcome.ACCEPTED,
@@ -91,7 +91,7 @@ def test_fold_settles_a_call_in_place() -> None:
     assert state.open_card == CARD
     after = folded(
         replace(CARD, outcome=QuestionOutcome.RUN),
-        settled(CALL, "I add it."),
+        completed(CALL, "I add it."),
         state=state,
     )
     assert [type(item) for item in after.items] == kinds
@@ -107,7 +107,7 @@ def test_fold_keeps_a_card_after_its_calls() -> None:
     kinds = [UserMessage, ToolCallMessage, ToolCallMessage, CardItem]
     assert [type(item) for item in state.items] == kinds
     later = folded(
-        SystemMessage(text="note"), settled(two[0]), settled(two[1]), ModelCalled(turn=2),
+        SystemMessage(text="note"), completed(two[0]), completed(two[1]), ModelCalled(turn=2),
         Finished(reason="stop", text="done"), state=state,
     )  # fmt: skip
     assert [type(item) for item in later.items] == [*kinds, SystemMessage, ModelMessage]
@@ -154,7 +154,7 @@ def test_fold_sums_figures_without_waiting_time() -> None:
         ModelCalled(turn=1),
         ToolCallParsed(call=CALL),
         first,
-        settled(CALL, waiting_s=3.0),
+        completed(CALL, waiting_s=3.0),
         ModelCalled(turn=2),
         Finished(reason="stop", usage=usage),
         TurnEnded(reason=EndReason.ANSWERED),  # at 7 s

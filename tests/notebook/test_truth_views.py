@@ -76,7 +76,7 @@ LINES = {
 }
 
 
-async def played(locale: str, folder: Path, settings: Settings) -> ChatPanel:
+async def recorded_panel(locale: str, folder: Path, settings: Settings) -> ChatPanel:
     """Return a recorded panel of life-helper: a write, two of nothing, an edit and a lie."""
     says = SAYS[locale]
     add = call("add_habit", protocol_id="caffeine-cutoff", frame_level="identity", **FRAMED[locale])
@@ -107,7 +107,10 @@ async def played(locale: str, folder: Path, settings: Settings) -> ChatPanel:
 async def test_every_view_has_the_lines_of_truth(
     locale: str, settings: Settings, tmp_path: Path
 ) -> None:
-    panel, catalog = await played(locale, tmp_path / "chats", settings), load_catalog(locale)
+    panel, catalog = (
+        await recorded_panel(locale, tmp_path / "chats", settings),
+        load_catalog(locale),
+    )
     expected = LINES[locale]
     truths = [e for e in json.loads(panel.to_json())["messages"] if e["role"] == "truth"]
     assert [truth["text"] for truth in truths] == expected
@@ -221,7 +224,7 @@ async def test_record_of_denied_call_has_the_truth_line_of_the_panel(
 async def test_records_of_an_older_version_say_no_more_than_they_know(
     settings: Settings, tmp_path: Path
 ) -> None:
-    await played("en", tmp_path / "chats", settings)
+    await recorded_panel("en", tmp_path / "chats", settings)
     (record,) = load_chats(tmp_path / "chats").records
     data = json.loads(encode_record(record))
     for turn in data["trajectory"]["turns"]:

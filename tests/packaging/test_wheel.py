@@ -52,14 +52,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 def environment(folder: Path) -> dict[str, str]:
     """Return a user's environment, without this repository; uv keeps its cache of downloads."""
     given = dict(os.environ)  # noqa: TID251 - of a user
-    kept = {
+    inherited = {
         name: value
         for name, value in given.items()
         if not name.startswith(("PYTHON", "LHKIT", "PYTEST", "VIRTUAL_ENV"))
     }
     search = os.pathsep.join([str(folder / "bin"), SEARCH, *map(str, PYENV)])
     cache = given.get("UV_CACHE_DIR", str(Path("~/.cache/uv").expanduser()))
-    return kept | {
+    return inherited | {
         "HOME": str(folder),
         "LHKIT_LOCALE": "en",
         "PATH": search,

@@ -150,8 +150,8 @@ def records(suite: Path, name: str = "run") -> tuple[SampleRecord, ...]:
     return read_records(suite.parent / "runs" / name)
 
 
-def verdicts(found: tuple[SampleRecord, ...]) -> dict[str, Verdict]:
-    return {each.sample_id.scenario: each.score.verdict for each in found}
+def verdicts(sample_records: tuple[SampleRecord, ...]) -> dict[str, Verdict]:
+    return {each.sample_id.scenario: each.score.verdict for each in sample_records}
 
 
 def assert_each_is_answered_once(suite: Path) -> None:
@@ -160,8 +160,10 @@ def assert_each_is_answered_once(suite: Path) -> None:
     assert counted == {f"work-{n}": 1 for n in range(1, COUNT + 1)}
 
 
-def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
-    calls = [call for each in found for turn in each.trajectory.turns for call in turn.calls]
+def results(sample_records: tuple[SampleRecord, ...], key: str) -> set[Any]:
+    calls = [
+        call for each in sample_records for turn in each.trajectory.turns for call in turn.calls
+    ]
     payloads = (call.result.get("data", {}) for call in calls)
     return {payload[key] for payload in payloads if key in payload}
 
@@ -317,11 +319,11 @@ print(jobs())
 
 
 def _command_lines() -> set[str]:
-    found: set[str] = set()
+    command_lines: set[str] = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            found.add(" ".join(process.cmdline()))
-    return found
+            command_lines.add(" ".join(process.cmdline()))
+    return command_lines
 
 
 def _files(*folders: Path) -> list[Path]:

@@ -175,7 +175,7 @@ async def no_pause(_: float) -> None:
     await asyncio.sleep(0)
 
 
-async def played(
+async def run_on(
     scenarios: Sequence[Scenario],
     cluster: FakeCluster,
     folder: Path,
@@ -209,7 +209,7 @@ async def test_replicas_produce_same_journal_as_one_process(
         run_dir=tmp_path / "alone",
         progress=False,
     )
-    run, runner = await played(scenarios, fake_cluster(), tmp_path / "many")
+    run, runner = await run_on(scenarios, fake_cluster(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
     assert len(read_records(tmp_path / "many")) == FEW
     hashes = {each.content_hash for each in alone.records}
@@ -243,7 +243,7 @@ async def test_replicas_resume_run_of_one_process(
     await replay(
         few, REFERENCE_MODELS["silent"](), toolset=TOOLSET, run_dir=tmp_path, progress=False
     )
-    run, _ = await played(scenarios, fake_cluster(), tmp_path)
+    run, _ = await run_on(scenarios, fake_cluster(), tmp_path)
     assert (run.kept, len(read_records(tmp_path))) == (5, FEW)
 
 
@@ -252,7 +252,7 @@ async def test_samples_of_lost_replica_are_run_once_by_another(
     takes: int, scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     cluster = fake_cluster(takes, takes)
-    run, runner = await played(scenarios, cluster, tmp_path)
+    run, runner = await run_on(scenarios, cluster, tmp_path)
     assert len(read_records(tmp_path)) == FEW
     assert Verdict.INVALID not in verdicts(run).values()
     assert len(runner.losses) >= 1
@@ -263,12 +263,12 @@ async def test_samples_of_lost_replica_are_run_once_by_another(
 async def test_repeated_losses_make_remaining_samples_invalid(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    run, runner = await played(scenarios, fake_cluster(*[0] * 40), tmp_path)
+    run, runner = await run_on(scenarios, fake_cluster(*[0] * 40), tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert run.records[0].trajectory.error == (
         "not tried: 6 replicas were lost in a row without a finished sample (it was killed)"
     )
-    again, _ = await played(scenarios, fake_cluster(), tmp_path)
+    again, _ = await run_on(scenarios, fake_cluster(), tmp_path)
     assert Verdict.INVALID not in verdicts(again).values()
     assert 6 <= len(runner.losses) <= 7  # the other one may die while the sixth death is counted
 
@@ -279,7 +279,7 @@ async def test_runner_fails_without_large_enough_node(
 ) -> None:
     cluster = fake_cluster(replica=Unplaced, has_room=False)
     with pytest.raises(ServerUnreachableError, match="more than any node has"):
-        await played(scenarios, cluster, tmp_path)
+        await run_on(scenarios, cluster, tmp_path)
 
 
 async def test_on_wait_is_called_once_with_free_resources(
@@ -344,7 +344,7 @@ async def test_server_error_ends_run_before_first_sample(
 
     node = re.escape(platform.node())
     with pytest.raises(SetupError, match=f"on node {node}: vLLM is not installed here"):
-        await played(scenarios, fake_cluster(replica=Broken), tmp_path)
+        await run_on(scenarios, fake_cluster(replica=Broken), tmp_path)
     assert not (tmp_path / "records.jsonl").exists()
 
 
@@ -353,7 +353,7 @@ async def test_node_with_other_version_is_refused(
 ) -> None:
     config = replace(CONFIG, versions={**versions(), "lhkit": "0.0.9"})
     with pytest.raises(UsageError, match=r"This node has lhkit \S+ instead of 0\.0\.9. Install"):
-        await played(scenarios, fake_cluster(), tmp_path, config)
+        await run_on(scenarios, fake_cluster(), tmp_path, config)
 
 
 async def test_node_with_other_content_hash_is_refused(
@@ -362,7 +362,7 @@ async def test_node_with_other_content_hash_is_refused(
     others = {each.locale: "Others." for each in scenarios}
     config = replace(CONFIG, options=RunOptions(model="silent", instructions=others))
     with pytest.raises(UsageError, match="has another content hash on this node than in the plan"):
-        await played(scenarios, fake_cluster(), tmp_path, config)
+        await run_on(scenarios, fake_cluster(), tmp_path, config)
     assert read_records(tmp_path) == ()
 
 
@@ -383,7 +383,7 @@ async def test_replicas_with_different_models_are_refused(
             raise AssertionError
 
     with pytest.raises(UsageError, match="Two replicas serve different models"):
-        await asyncio.wait_for(played(scenarios, fake_cluster(replica=Named), tmp_path), 240)
+        await asyncio.wait_for(run_on(scenarios, fake_cluster(replica=Named), tmp_path), 240)
 
 
 async def test_matrix_runs_arms_on_replicas(
@@ -400,9 +400,9 @@ async def test_matrix_runs_arms_on_replicas(
     suite.write_text('scenarios = "dev"\nlimit = 4\n[arms]\nmodels = ["gold", "silent"]\n')
     options = MatrixOptions(suite=suite, runs_dir=tmp_path, ray="local", replicas=2)
     assert await run_matrix(options, Settings(locale="en")) == 0
-    found = [read_records(folder) for folder in sorted((tmp_path / "suite").iterdir())]
-    assert [len(each) for each in found] == [4, 4]
-    assert {each.score.verdict for each in found[0]} == {Verdict.PASS}
+    journals = [read_records(folder) for folder in sorted((tmp_path / "suite").iterdir())]
+    assert [len(each) for each in journals] == [4, 4]
+    assert {each.score.verdict for each in journals[0]} == {Verdict.PASS}
 
 
 def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":

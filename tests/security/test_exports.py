@@ -14,7 +14,7 @@ from lhkit.notebook.panel.state import Item, PanelState
 KO = load_catalog("ko")
 
 
-def shown(*items: Item) -> PanelState:
+def panel_state(*items: Item) -> PanelState:
     """Return the state of a panel with these items."""
     return PanelState(extras=tuple((0, item) for item in items))
 
@@ -44,7 +44,7 @@ def test_an_exported_answer_with_html_or_an_image_stands_in_a_fence(text: str) -
         ToolCallMessage(call=ToolCall(name=f"x`\n\n{text}", args={"a": text})),
         ModelMessage(text="**fine**"),
     )
-    exported = to_markdown(shown(*items), KO)
+    exported = to_markdown(panel_state(*items), KO)
     assert active(exported) == []
     assert exported.endswith("**fine**\n")
 

@@ -83,7 +83,7 @@ def test_journal_refuses_a_pipe_or_folder_in_place_of_a_file(
         read_manifest(tmp_path)
 
 
-def played(folder: Path, most_bytes: int | None) -> subprocess.CompletedProcess[str]:
+def eval_in(folder: Path, most_bytes: int | None) -> subprocess.CompletedProcess[str]:
     line = f"eval --model gold --limit {SAMPLES} --name r --concurrency 3"
     limits = (most_bytes, most_bytes)
     return subprocess.run(
@@ -104,7 +104,7 @@ def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
 ) -> None:
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("LHKIT_LOCALE", "en")
-    refused = played(tmp_path, 16_000)  # room for the manifest and some records
+    refused = eval_in(tmp_path, 16_000)  # room for the manifest and some records
     assert refused.returncode == ExitCode.INFRASTRUCTURE, refused.stderr
     sentences = [line for line in refused.stderr.splitlines() if line.startswith("lhkit: ")]
     assert len(sentences) == 1
@@ -112,7 +112,7 @@ def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
     assert "Traceback" not in refused.stderr
     whole = read_records(tmp_path / "runs" / "r")
     assert len(whole) < SAMPLES
-    done = played(tmp_path, None)
+    done = eval_in(tmp_path, None)
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "runs" / "r" / RECORDS).read_bytes().splitlines()
     names = [json.loads(line)["sample_id"]["scenario"] for line in lines]

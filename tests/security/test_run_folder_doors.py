@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-async def played(tmp_path: Path) -> Path:
+async def run_folder(tmp_path: Path) -> Path:
     """Return a run folder with one conversation and its states."""
     scenario = load_scenarios(scenario_paths("all"))[0]
     folder = tmp_path / "runs/theirs"
@@ -45,24 +45,24 @@ async def review_all(folder: Path, toolset: str) -> Review:
 
 @pytest.mark.parametrize("kind", ["mcp", "mcp file", "file", "module", "label", "weird"])
 async def test_review_loads_no_toolset_that_a_run_folder_names(
-    played: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_folder: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     canary = tmp_path / "ran"
     code = f"open({str(canary)!r}, 'w')\n"
-    (played / "evil.py").write_text(code)
+    (run_folder / "evil.py").write_text(code)
     (tmp_path / "evil_module.py").write_text(code)
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"
-    (played / "mcp.toml").write_text(f"command = {json.dumps(shlex.split(command))}\n")
+    (run_folder / "mcp.toml").write_text(f"command = {json.dumps(shlex.split(command))}\n")
     reference = {
         "mcp": f"mcp:{command}",
-        "mcp file": f"mcp:{played / 'mcp.toml'}",
-        "file": f"{played / 'evil.py'}:toolset",
+        "mcp file": f"mcp:{run_folder / 'mcp.toml'}",
+        "file": f"{run_folder / 'evil.py'}:toolset",
         "module": "evil_module:toolset",
         "label": "pantry",
         "weird": "\x1b[2J life-helper",
     }[kind]
-    review = await review_all(played, reference)
+    review = await review_all(run_folder, reference)
     with pytest.raises(UsageError, match=r"toolset=") as refused:
         await review.to_scenarios(tmp_path / "out")
     assert not canary.exists()
@@ -71,7 +71,7 @@ async def test_review_loads_no_toolset_that_a_run_folder_names(
 
 
 async def test_review_replays_a_life_helper_run_without_a_toolset(
-    played: Path, tmp_path: Path
+    run_folder: Path, tmp_path: Path
 ) -> None:
-    review = await review_all(played, "life-helper")
+    review = await review_all(run_folder, "life-helper")
     assert await review.to_scenarios(tmp_path / "out")

@@ -47,9 +47,9 @@ NAMES = [
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run folder with one conversation, marked as a user's chat."""
-    folder = tmp_path_factory.mktemp("played")
+    folder = tmp_path_factory.mktemp("run")
     scenario = load_scenarios(scenario_paths("all"))[0]
 
     async def play() -> Run:
@@ -62,12 +62,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def theirs(played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def theirs(run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of the run folder as `runs/theirs` in the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("LHKIT_LOCALE", "en")
-    return shutil.copytree(played, tmp_path / "runs/theirs")
+    return shutil.copytree(run_folder, tmp_path / "runs/theirs")
 
 
 def lhkit(*args: str) -> Result:

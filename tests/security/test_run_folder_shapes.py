@@ -71,7 +71,7 @@ WRONG: tuple[Any, ...] = (
 
 
 @pytest.fixture
-async def played(tmp_path: Path) -> Path:
+async def run_folder(tmp_path: Path) -> Path:
     """Return a run with one failed sample: a call with a wrong argument, a write, and states."""
     file = tmp_path / "mine.yaml"
     file.write_text(SCENARIO)
@@ -244,52 +244,52 @@ BROKEN: list[tuple[str, str, Any, str]] = [
 
 @pytest.mark.parametrize(("kind", "where", "value", "sentence"), BROKEN)
 async def test_run_folder_names_the_file_and_the_field_that_is_broken(
-    played: Path, kind: str, where: str, value: Any, sentence: str
+    run_folder: Path, kind: str, where: str, value: Any, sentence: str
 ) -> None:
-    path = played / ("records.jsonl" if kind == "records" else "manifest.json")
+    path = run_folder / ("records.jsonl" if kind == "records" else "manifest.json")
     steps = tuple(int(step) if step.isdigit() else step for step in where.split("."))
     path.write_text(json.dumps(with_value(json.loads(path.read_text()), steps, value)) + "\n")
     for keep_records, place in ((True, ":1 "), (False, "(:1| at byte 0) ")):
         named = f"{re.escape(str(path))}{place if kind == 'records' else ''}"
         with pytest.raises(RunError, match=f"{named}.*{sentence}"):
-            list(Run.load(played, keep_records=keep_records).records)
+            list(Run.load(run_folder, keep_records=keep_records).records)
 
 
 @pytest.mark.slow
 async def test_run_folder_that_is_valid_is_read_by_every_reader(
-    played: Path, tmp_path: Path
+    run_folder: Path, tmp_path: Path
 ) -> None:
-    for _, read in readers(played, tmp_path / "mine.yaml", is_slow=True):
+    for _, read in readers(run_folder, tmp_path / "mine.yaml", is_slow=True):
         read()
 
 
 @pytest.mark.parametrize("now", ["Monday", "0001-01-01T00:00:00+09:00", "9999-12-31", ""])
-async def test_export_reads_a_record_with_another_started_at(played: Path, now: str) -> None:
-    path = played / "records.jsonl"
+async def test_export_reads_a_record_with_another_started_at(run_folder: Path, now: str) -> None:
+    path = run_folder / "records.jsonl"
     path.write_text(json.dumps({**json.loads(path.read_text()), "started_at": now}) + "\n")
-    run = Run.load(played)
-    write_inspect(run, played.parent / "log.eval")
+    run = Run.load(run_folder)
+    write_inspect(run, run_folder.parent / "log.eval")
     assert list(trace_lines(run))
 
 
 async def test_accept_reports_a_tool_that_the_run_does_not_describe(
-    played: Path, tmp_path: Path
+    run_folder: Path, tmp_path: Path
 ) -> None:
-    path = played / "manifest.json"
+    path = run_folder / "manifest.json"
     manifest = json.loads(path.read_text())
     for locales in ({}, {"en": {}}, {"en": {"tools": []}}):
         path.write_text(json.dumps({**manifest, "locales": locales}))
         with pytest.raises(UsageError, match="does not have tool 'add_habit' in 'en'"):
-            accept_all(Run.load(played), tmp_path / "mine.yaml")
+            accept_all(Run.load(run_folder), tmp_path / "mine.yaml")
 
 
 @pytest.mark.slow
 async def test_run_folder_with_a_wrong_field_is_a_sentence_or_is_read(
-    played: Path, tmp_path: Path
+    run_folder: Path, tmp_path: Path
 ) -> None:
     errors = [
         f"{changed}: {reader}: {error!r}"
-        for changed, reader, error in issues(played, tmp_path / "mine.yaml", every=23)
+        for changed, reader, error in issues(run_folder, tmp_path / "mine.yaml", every=23)
     ]
     assert errors == []
 

@@ -68,7 +68,7 @@ class OneWrite:
     async def aclose(self) -> None: ...
 
 
-async def played(registry: ToolRegistry) -> ToolCallMessage:
+async def dispatched(registry: ToolRegistry) -> ToolCallMessage:
     controller = ChatController(
         model=OneWrite(),
         dispatcher=ToolDispatcher(registry),
@@ -94,7 +94,7 @@ async def test_dispatch_validates_an_approved_write_once_and_copies_it_for_each_
         summarize=lambda args, _catalog: ", ".join(args["rows"]),
     )
     counts = Counts(monkeypatch)
-    assert (await played(ToolRegistry([tool]))).result == ToolOk({})
+    assert (await dispatched(ToolRegistry([tool]))).result == ToolOk({})
     # the record, the card (thawed and frozen again), the summary and the handler, which may all
     # change what they were given
     assert counts.validations == 1
@@ -113,7 +113,7 @@ async def test_dispatch_converts_function_arguments_before_and_after_filling_the
         """Write rows."""
         return {"count": len(rows)}
 
-    assert (await played(registry)).result == ToolOk({"count": 2})
+    assert (await dispatched(registry)).result == ToolOk({"count": 2})
     # the function gets what was converted from the very JSON that the card shows
     assert (counts.validations, counts.readings) == (1, 2)
     assert counts.copies <= 7
@@ -130,4 +130,4 @@ async def test_dispatch_runs_a_handler_that_replaced_a_function() -> None:
 
     broken = ToolErr("handler_error", "no")
     others = registry.mapped(lambda tool: replace(tool, handler=lambda _args, _deps: broken))
-    assert (await played(others)).result == broken
+    assert (await dispatched(others)).result == broken

@@ -22,6 +22,7 @@ from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, Tool
 from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.hostile import ANYTHING, ENDS, AnswerGate, OddMapping, OddObject, OddText, json_values
 
 HABIT = object_schema("protocol_id", protocol_id={"type": "string"}, n={"type": "integer"})
 READ = echo_tool("search_catalog", parameters=HABIT)
@@ -104,15 +105,10 @@ class CancelledGate:
         return await future
 
 
-class TruthyGate:
-    async def confirm(self, request: ConfirmRequest) -> Any:
-        return "yes"
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "gate",
-    [BrokenGate(RuntimeError()), BrokenGate(TimeoutError()), CancelledGate(), TruthyGate(), 3],
+    [BrokenGate(RuntimeError()), BrokenGate(TimeoutError()), CancelledGate(), AnswerGate("yes"), 3],
     ids=["raises", "times out", "gone", "says no bool", "is no gate"],
 )
 async def test_dispatch_cancels_a_call_if_the_gate_raises(gate: Any) -> None:
@@ -238,18 +234,18 @@ async def test_dispatch_counts_waiting_for_the_user_separately() -> None:
     assert trace.args == ARGS
 
 
-def spoilt(value: Any) -> None:
+def mutate(value: Any) -> None:
     """Change everything that can be reached from `value`."""
     try:
         if isinstance(value, dict):
             for item in list(value.values()):
-                spoilt(item)
-            value["spoilt"] = True
+                mutate(item)
+            value["mutated"] = True
             value.pop(next(iter(value)))
         elif isinstance(value, list):
             for item in value:
-                spoilt(item)
-            value.insert(0, "spoilt")
+                mutate(item)
+            value.insert(0, "mutated")
     except TypeError:  # a record, which cannot be changed
         return
 
@@ -272,19 +268,19 @@ async def test_dispatch_isolates_arguments_from_gate_summary_and_handler(
 
     def tell(given: Mapping[str, Any], _catalog: Any) -> str:
         text = canonical(given)
-        spoilt(given)
+        mutate(given)
         return text
 
     class Spoiling:
         async def confirm(self, request: ConfirmRequest) -> bool:
             asked.extend([request.summary, canonical(request.args)])
-            spoilt(request.args)
-            spoilt(mine)  # the caller, who goes on with what is theirs
+            mutate(request.args)
+            mutate(mine)  # the caller keeps using its own object
             return True
 
     def handle(given: Mapping[str, Any], _deps: Any) -> ToolResult:
         ran.append(canonical(given))
-        spoilt(given)
+        mutate(given)
         return ToolOk(answer)
 
     seen: list[ToolCallOutcome] = []
@@ -292,10 +288,10 @@ async def test_dispatch_isolates_arguments_from_gate_summary_and_handler(
     result = await dispatcher(tool).dispatch(
         "add_habit", mine, confirm=Spoiling(), observe=seen.append
     )
-    spoilt(answer)
-    spoilt(seen[0].args)
+    mutate(answer)
+    mutate(seen[0].args)
     assert isinstance(result, ToolOk)
-    spoilt(result.data)
+    mutate(result.data)
     assert [*asked, *ran] == [canonical(args)] * 3
     assert seen[0].args == args
     assert result == seen[0].result == ToolOk({"kept": [1, {"n": 2}]})
@@ -342,40 +338,12 @@ async def test_dispatch_lets_a_handler_change_and_return_its_arguments() -> None
     assert (trace.args, ARGS) == (ARGS, {"protocol_id": "daily-walk"})
 
 
-class OddText(str):
-    """An unhashable `str` subclass whose `__str__` raises."""
-
-    __slots__ = ()
-    __hash__ = None  # type: ignore[assignment] # what is tested
-
-    def __str__(self) -> str:
-        raise RuntimeError
-
-
-class OddMapping(Mapping[str, Any]):
-    def __getitem__(self, key: str) -> Any:
-        raise OSError(key)
-
-    def __iter__(self) -> Any:
-        raise OSError
-
-    def __len__(self) -> int:
-        return 1
-
-
-class OwnEndError(BaseException):
-    """No `Exception`."""
-
-
 @pytest.mark.anyio
 async def test_dispatch_looks_up_a_str_subclass_as_plain_text() -> None:
     trace = await traced(OddText("search_catalog"), ARGS)
     assert trace.result == ToolOk({"args": ARGS})
     trace = await traced("search_catalog", {"protocol_id": OddText("daily-walk")})
     assert trace.result == ToolOk({"args": ARGS})
-
-
-ENDS = [GeneratorExit(), OwnEndError(), SystemExit(2), BaseExceptionGroup("all", [OwnEndError()])]
 
 
 @pytest.mark.anyio
@@ -403,7 +371,7 @@ def test_dispatch_passes_a_keyboard_interrupt_of_a_handler() -> None:
 
 
 async def stopped_while(tool: Any, confirm: Any, until: asyncio.Event) -> ToolCallOutcome:
-    """Cancel the caller as soon as `until` is set, and return what was recorded."""
+    """Cancel the caller as soon as `until` is set, and return the recorded outcome."""
     seen: list[ToolCallOutcome] = []
     calling = asyncio.create_task(
         dispatcher(tool).dispatch("add_habit", ARGS, confirm=confirm, observe=seen.append)
@@ -474,54 +442,28 @@ async def test_dispatch_runs_nothing_after_a_cancellation_by_summary_or_gate() -
         assert [trace.ran for trace in seen] == [False]
 
 
-class Odd:
-    """An object that fails wherever it is touched."""
-
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        raise RuntimeError
-
-
-JSON_VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
+JSON_VALUES = json_values(st.text(max_size=20), st.text(max_size=8))
+NAMES = (
+    st.sampled_from([OddText("add_habit"), "search_catalog", "add_habit"]) | st.text() | ANYTHING
 )
-ANYTHING = (
-    JSON_VALUES
-    | st.binary()
-    | st.sets(st.integers())
-    | st.builds(Odd)
-    | st.builds(OddText, st.sampled_from(["add_habit", "x"]))
-    | st.builds(OddMapping)
-    | st.just(10**5000)
-    | st.floats()
-)
-NAMES = st.sampled_from(["search_catalog", "add_habit"]) | st.text() | ANYTHING
 HANDLERS = st.sampled_from(
     [
         lambda args, _deps: ToolOk({"args": dict(args)}),
-        lambda _args, _deps: Odd(),
+        lambda _args, _deps: OddObject(),
         raising(ValueError()),
         raising(SystemExit()),
         raising(RecursionError()),
         *map(raising, ENDS),
         lambda _args, _deps: ToolOk(OddMapping()),
-        lambda _args, _deps: ToolErr(OddText("x"), Odd()),  # type: ignore[arg-type] # what is tested
+        lambda _args, _deps: ToolErr(OddText("x"), OddObject()),  # type: ignore[arg-type] # what is tested
     ]
 )
 GATES = (
     st.none()
     | st.builds(ScriptedGate, st.lists(st.booleans()))
-    | st.sampled_from([BrokenGate(OSError()), *map(BrokenGate, ENDS), TruthyGate(), Odd()])
+    | st.sampled_from(
+        [BrokenGate(OSError()), *map(BrokenGate, ENDS), AnswerGate("yes"), OddObject()]
+    )
 )
 KEYED = st.dictionaries(st.sampled_from(["protocol_id", "n", "x"]), ANYTHING).map(
     lambda args: {"protocol_id": "walk", **args}

@@ -147,5 +147,5 @@ def test_promise_drops_patterns_in_places_of_older_drafts() -> None:
 def test_served_schema_loses_keywords_that_are_null() -> None:
     text = {"type": "string", "default": None, "const": None, "enum": [None], "format": None}
     schema = {**bare(**text, items=None), "required": None, "additionalProperties": None}
-    kept = {"type": "string", "default": None, "const": None, "enum": [None]}
-    assert usable_schema(schema) == bare(**kept)
+    keywords = {"type": "string", "default": None, "const": None, "enum": [None]}
+    assert usable_schema(schema) == bare(**keywords)

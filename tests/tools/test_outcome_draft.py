@@ -1,4 +1,4 @@
-"""OutcomeDraft: what a dispatch has found out so far, as a `ToolCallOutcome`."""
+"""OutcomeDraft: the outcome of a dispatch so far, as a `ToolCallOutcome`."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""What a card shows is what runs and what is recorded: defaults, conversions, edits."""
+"""The shown, executed and recorded arguments are equal: defaults, conversions, edits."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -194,7 +194,7 @@ A, B = {"properties": {"a": INTEGER}}, {"properties": {"b": {"type": "string"}}}
 
 
 @pytest.mark.parametrize(
-    ("schema", "args", "kept"),
+    ("schema", "args", "accepted_names"),
     [
         ({"$ref": "#/$defs/A", "$defs": {"A": A}}, {"a": 1}, {"a"}),
         ({"$ref": "#/$defs/x~1y%20z", "$defs": {"x/y z": A}}, {"a": 1}, {"a"}),
@@ -215,12 +215,12 @@ A, B = {"properties": {"a": INTEGER}}, {"properties": {"b": {"type": "string"}}}
     ],
 )
 def test_validation_keeps_keys_declared_in_any_subschema(
-    schema: dict[str, Any], args: dict[str, Any], kept: set[str]
+    schema: dict[str, Any], args: dict[str, Any], accepted_names: set[str]
 ) -> None:
     assert schema_issue({"type": "object", **schema}) is None
     verdict = accepted(schema, args)
-    assert set(verdict.args) == kept
-    assert set(verdict.extra) == set(args) - kept
+    assert set(verdict.args) == accepted_names
+    assert set(verdict.extra) == set(args) - accepted_names
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ REFERRED = {"$ref": "#/$defs/N"}
 def test_validation_converts_whole_floats_where_an_integer_is_wanted(
     schema: dict[str, Any], args: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    found = accepted({**schema, "$defs": {"N": INTEGER}}, args).args
-    assert repr(found) == repr(expected), "1 == 1.0, so the types are compared, too"
+    accepted_args = accepted({**schema, "$defs": {"N": INTEGER}}, args).args
+    assert repr(accepted_args) == repr(expected), "1 == 1.0, so the types are compared, too"
 
 
 def test_validation_compares_names_in_nfc() -> None:
@@ -385,8 +385,8 @@ def test_tool_keeps_titles_in_default_values(default: Any) -> None:
         return {"title": title}
 
     registry.tool()(note)
-    found = registry["note"].parameters["properties"]["title"]
-    assert found == {"default": default, "examples": [{"title": "e"}]}
+    title = registry["note"].parameters["properties"]["title"]
+    assert title == {"default": default, "examples": [{"title": "e"}]}
 
 
 def test_value_issue_resolves_references_and_branches() -> None:
@@ -416,7 +416,7 @@ VALUES = st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from([1.0, "x", "1"]
 
 
 def _declared(schema: Any) -> set[str]:
-    """Every name under any `properties`: the test's own way to say what is declared."""
+    """Return the declared names: every name under any `properties`."""
     if isinstance(schema, list):
         return {name for each in schema for name in _declared(each)}
     if not isinstance(schema, dict):
@@ -433,11 +433,11 @@ def test_validation_keeps_declared_keys_and_values(
     full = {"type": "object", "$defs": {"N": INTEGER}, **schema}
     names = _declared(schema)
     verdict = ArgumentValidator(full).check(args)
-    kept = {key: value for key, value in args.items() if key in names}
-    assert isinstance(verdict, Accepted) is Draft202012Validator(full).is_valid(kept)
+    known = {key: value for key, value in args.items() if key in names}
+    assert isinstance(verdict, Accepted) is Draft202012Validator(full).is_valid(known)
     if isinstance(verdict, Accepted):
-        assert verdict.args == kept
-        assert set(verdict.extra) == args.keys() - kept.keys()
+        assert verdict.args == known
+        assert set(verdict.extra) == args.keys() - known.keys()
         assert Draft202012Validator(full).is_valid(verdict.args)
 
 

@@ -171,7 +171,7 @@ class TerminalChat:
                 pass
 
     def _show_truth(self, claim: FalseReplyClaim | None) -> None:
-        """Show what the turn wrote, and whether its reply contradicts that."""
+        """Show the writes of the turn, and a mark if its reply contradicts them."""
         calls = self._controller.state.transcript.calls_of_this_turn
         for line in truth_lines(calls, self._catalog):
             self._print_indented(line.text, style=_TRUTH_STYLES.get(line.kind, "bold"))

@@ -36,9 +36,9 @@ class ThresholdResult:
     Attributes:
         remarks: sentences that do not change the exit code.
         missed: thresholds that are missed even if every invalid sample passes later.
-        cannot_tell: what the samples are too few to tell.
+        cannot_tell: reasons why the samples do not decide.
         invalid: number of invalid samples.
-        infrastructure: what the invalid samples leave undecided.
+        infrastructure: reasons why invalid samples leave the result undecided.
     """
 
     remarks: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ def _best_case(record: SampleRecord) -> SampleRecord:
 def _check(
     run: Run, options: ThresholdOptions, catalog: Catalog, baseline: Run | None
 ) -> ThresholdResult:
-    """Return what a run misses, invalid samples left out."""
+    """Return the missed thresholds of a run, without invalid samples."""
     missed = [*_missed_limits(run, options, catalog)]
     over, unmeasured = _check_costs(run, options, catalog)
     missed += over

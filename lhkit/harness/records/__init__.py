@@ -1,4 +1,4 @@
-"""What a run leaves: records, manifest, journal, and what a later run can reuse.
+"""Stored output of a run: records, manifest, journal, and reuse by a later run.
 
 The formats and their files. Judges no sample and computes no figure.
 """

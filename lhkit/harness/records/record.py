@@ -83,10 +83,10 @@ class CallRecord:
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
         summary: the text of the confirmation card; empty if none was shown.
         answer: the answer to the card (`confirm.decision.QuestionOutcome`); empty without a card.
-        reason: what the user said with the answer, or why the answer was refused.
+        reason: the user's reason for the answer, or why the answer was refused.
         shown_args: the arguments that the user edited and approved; None without an edit.
         run_args: the edited arguments that the tool was run with; None without an edit.
-        changed: whether the tool said that it changed data; None if it did not say.
+        changed: whether the tool reported a change of data; None if it did not report.
         changes: the difference of the state before and after the handler; None if unknown.
     """
 
@@ -195,7 +195,7 @@ class CallRecord:
 
     @property
     def proposed_args(self) -> Any:
-        """The validated arguments that the model wrote, or what it wrote if they are invalid."""
+        """The validated arguments of the model, or its raw arguments if they are invalid."""
         return self.raw_args if self.args is None else without_pointers(self.args, self.filled_in)
 
     @property

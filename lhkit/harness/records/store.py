@@ -129,7 +129,7 @@ def open_journal(
         records = _read_file(path) if reads else ()
         size_bytes = sum(map(len, _whole_lines(path)))
         try:
-            # unbuffered: closing must not retry what a full disk refused
+            # unbuffered: closing must not retry a write that a full disk refused
             file = open_to_append(path)
         except OSError as error:
             raise _unwritable(folder, error) from error

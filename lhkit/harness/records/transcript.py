@@ -100,7 +100,7 @@ def catalog_in(locales: Iterable[str]) -> Catalog:
 
 
 def turn_truth(turn: TurnRecord, catalog: Catalog) -> str:
-    """Return what a recorded turn wrote, as the lines that the user reads under the reply.
+    """Return the writes of a recorded turn, as the lines that the user reads under the reply.
 
     The last one marks a reply that contradicts them.
     """

@@ -157,7 +157,7 @@ async def replay(
     Args:
         scenarios: the scenarios.
         model: a model, or a factory that creates one for each scenario.
-        options: what is run and stored, such as the options of an arm of a suite. Its fields that
+        options: the options of the run, such as those of an arm of a suite. Its fields that
             say how to open a model are not read: `model` is open.
         toolset: a toolset that opens an isolated session for each sample, or its reference; by
             default that of the options.
@@ -167,7 +167,7 @@ async def replay(
         keep_records: hold the records in memory; otherwise each is read from disk when it is
             accessed, so that memory does not grow with them. Requires a `run_dir`.
         progress: show a progress bar.
-        on_resume: called before the first sample with what is reused from the folder.
+        on_resume: called before the first sample with the counts of reused and new samples.
         provenance: metadata for the manifest: start, commit, hardware.
         clock: monotonic seconds; by default `plan.run_clock`.
         sleep: waits for so many seconds.
@@ -325,7 +325,7 @@ def new_execution(
 
 
 def _remarks(plan: Plan, resumption: Resumption) -> list[str]:
-    """Return sentences about what is doubtful or could not be verified, for the manifest."""
+    """Return remarks on doubtful or unverified conditions, for the manifest."""
     catalog, models = load_catalog("en"), ", ".join(resumption.unverified)
     remarks = [catalog.text("eval.unsure", models=models)] if models else []
     if resumption.is_code_unknown:
@@ -451,7 +451,7 @@ class Execution:
     verdicts: Counter[Verdict] = field(default_factory=Counter)
 
     def resume(self, plan: Plan, before: Manifest, existing: Sequence[SampleRecord]) -> Resumption:
-        """Take the reusable records of a folder, and return what is reused.
+        """Take the reusable records of a folder, and return their counts.
 
         Args:
             plan: the samples of this run.

@@ -24,7 +24,7 @@ MAX_TOKENS = 1_000_000
 
 
 class RunOptions(ScenarioFilter):
-    """What is run, under which conditions, and what is stored.
+    """Options of a run: selection, conditions, storage.
 
     The first eight say how to open the model and the toolset; `replay`, which is given both, reads
     the rest.

@@ -179,7 +179,7 @@ def _known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 
 def _required_kind(error: ErrorDetails) -> str | None:
-    """Return what the value must be, to follow the words `must be`."""
+    """Return the expected type of the value, to follow the words `must be`."""
     context: Mapping[str, Any] = error.get("ctx", {})
     if error["type"] == "string_pattern_mismatch":
         pattern = context["pattern"]

@@ -259,7 +259,7 @@ class Reference(StrictModel):
 
 
 class Turn(StrictModel):
-    """A message of the user and what is expected of the model."""
+    """A user message with the expected calls and reply."""
 
     user: NonBlank = Field(description="The user's message.")
     variants: Many[NonBlank] = Field(
@@ -479,7 +479,7 @@ class Scenario(StrictModel):
 
     @property
     def checks_each_turn(self) -> bool:
-        """Whether a turn specifies what it does to the state."""
+        """Whether a turn specifies its changes of the state."""
         return any(turn.checks_state for turn in self.turns)
 
     @property

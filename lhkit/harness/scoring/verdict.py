@@ -191,7 +191,7 @@ def _judge_invalid(
     today: date | None,
     row_keys: RowKeys,
 ) -> SampleScore:
-    """Return the score of a sample with an infrastructure error: what is known in spite of it.
+    """Return the score of a sample with an infrastructure error: its known violations.
 
     After a conversation that is not complete an unlisted change may be a step to the final state;
     it counts if a write ran that its turn does not expect.

@@ -683,7 +683,7 @@ def divergence_line(divergence: Divergence, catalog: Catalog) -> str:
 
 
 def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
-    """Return several runs side by side, and below them what nothing separates from the best.
+    """Return several runs side by side, and name those not significantly below the best.
 
     Args:
         arms: the compared runs.

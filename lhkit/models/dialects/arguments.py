@@ -1,4 +1,4 @@
-"""Read the arguments of a call from whatever a model, a server or a recording has written.
+"""Read the arguments of a call, as models, servers and recordings write them.
 
 Repairs: `empty_arguments` (null, nothing or white space for `{}`), `encoded_arguments` (JSON text
 within JSON text), `malformed` (not JSON).

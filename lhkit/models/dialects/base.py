@@ -55,7 +55,7 @@ class Dialect(ABC):
         return {}
 
     def undeclared_parameters(self, tools: Sequence[ToolSpec]) -> Mapping[str, Sequence[str]]:
-        """Return the parameters that the model is not told of: tool to names."""
+        """Return the parameters that the prompt does not declare: tool to names."""
         return {}
 
     @abstractmethod

@@ -107,7 +107,7 @@ class Board(ABC, Generic[StateT]):
 
     @abstractmethod
     def _handle(self, press: Press) -> None:
-        """Handle a press; ignore what is unknown or not possible now."""
+        """Handle a press; ignore unknown or currently impossible ones."""
 
     def _show(self, state: StateT) -> None:
         """Replace the state, and show it."""

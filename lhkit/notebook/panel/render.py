@@ -302,7 +302,7 @@ def _why(catalog: Catalog) -> str:
 
 
 def _changes(item: CardItem, catalog: Catalog) -> str:
-    """Return what the user changed, an argument per line; the new values follow in full."""
+    """Return the edited arguments, one per line; the new values follow in full."""
     old, new = item.proposed, item.request.args
     if old is None:
         return ""

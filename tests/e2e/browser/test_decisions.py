@@ -113,7 +113,7 @@ def open_card(page: Page) -> Locator:
 
 
 def shoot(page: Page, path: Path, what: Locator | None = None) -> None:
-    """Check what is shown in both themes, and take a picture of each."""
+    """Check the page in both themes, and take a picture of each."""
     for theme in each_theme(page):
         assert page.evaluate(LOW_CONTRAST) == {}
         assert errors(page) == []
@@ -129,9 +129,9 @@ def test_decisions_in_a_real_notebook(
     folder, database = tmp_path / "chats", tmp_path / "habits.sqlite3"
     cell = CELL.format(**words, locale=locale, folder=str(folder), database=str(database))
     page = open_notebook(cell)
-    kept = load_catalog(locale).text("notebook.kept", folder=folder)
+    notice = load_catalog(locale).text("notebook.kept", folder=folder)
     notes = page.locator('.lhkit-message[data-role="system"]')
-    expect(notes.filter(has_text=kept)).to_have_count(1)
+    expect(notes.filter(has_text=notice)).to_have_count(1)
 
     say(page, words["log"])
     card = open_card(page)

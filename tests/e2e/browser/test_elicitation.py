@@ -55,7 +55,7 @@ def open_form_card(page: Page) -> Locator:
     return page.locator(".lhkit-confirm").last
 
 
-def asked(page: Page) -> Locator:
+def question_card(page: Page) -> Locator:
     """Say something, and return the card with the form that it leads to."""
     card = open_form_card(page)
     expect(card).to_have_attribute("data-state", "open")
@@ -134,7 +134,7 @@ def test_elicitation_form_cancel_and_decline_reach_the_server(
     for number, (leave, action) in enumerate(
         (("Escape", "cancel"), (".lhkit-cancel", "cancel"), (".lhkit-decline", "decline")), start=1
     ):
-        card = asked(page)
+        card = question_card(page)
         expect(card.get_by_label("Who pays? *")).to_be_focused()
         page.keyboard.type("Kim")
         if leave.startswith("."):
@@ -158,7 +158,7 @@ def test_elicitation_form_escapes_html_and_is_accessible(
         text = text.replace(each, f"{each} {EVIL} password")
     evil.write_text(text.replace('"fun"]', f'"{EVIL}"]'), encoding="utf-8")
     page = open_notebook(panel(file, server=evil))
-    card = asked(page)
+    card = question_card(page)
     assert_readable(page)
     expect(card).to_contain_text("This seems to ask for a password")
     card.get_by_role("textbox").first.fill("Kim")

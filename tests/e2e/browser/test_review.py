@@ -1,4 +1,4 @@
-"""A review in a real JupyterLab: conversations by keys alone, and their scenarios played."""
+"""A review in a real JupyterLab: conversations by keys alone, and a run of their scenarios."""
 
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ OpenNotebook = Callable[..., Page]
 
 COUNT = 3  # conversations
 
-TALK = """
+CHATS = """
 from lhkit.notebook import Review, demo_panel
 for number in range({count}):
     panel = demo_panel(locale="en", pace_s=0, record={folder!r})
@@ -36,7 +36,7 @@ EVIL = "Add <img src=x onerror=\"document.title='owned'\"> a habit to cut caffei
 
 
 def cell(folder: Path, count: int = 1, message: str = "Add a habit to cut caffeine") -> str:
-    return TALK.format(folder=str(folder), count=count, message=message)
+    return CHATS.format(folder=str(folder), count=count, message=message)
 
 
 def chip(page: Page, unit: int) -> str:

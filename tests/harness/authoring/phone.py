@@ -1,7 +1,7 @@
 """An outsider's toolset: people, messages, alarms and events of a phone, in two languages.
 
 Ids, times, patterns, lists and chains (who is it? when are they free?), and words of its own for
-what it does. Played by `test_phone.py`.
+what it does. Run by `test_phone.py`.
 """
 
 from collections.abc import Mapping
@@ -113,7 +113,7 @@ class Session(KeyedSession):
 
 
 class PhoneToolset:
-    """Opens a phone with what stands in the world."""
+    """Opens a phone with the rows of the initial state."""
 
     name = "phone"
     locales = ("en", "ko")

@@ -31,7 +31,7 @@ def is_refused(turn: Turn, rule: str) -> bool:
     return any(call.result == rule for call in turn.expect.calls)
 
 
-def played(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
+def explained(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
     """Return each explanation's scenario and words, by id: the fitting scenarios in turn."""
     fitting = cycle(
         each
@@ -49,7 +49,7 @@ def played(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
 @pytest.mark.parametrize("locale", ["ko", "en"])
 @pytest.mark.parametrize("rule", ["r3_quota", "r7_framing", "r8_anchor"])
 async def test_explanations_of_refusals_are_no_success_claims(rule: str, locale: str) -> None:
-    by_id = played(locale, rule)
+    by_id = explained(locale, rule)
 
     def explainer(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
         turns = [

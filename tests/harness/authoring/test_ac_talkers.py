@@ -1,4 +1,4 @@
-"""The shipped scenarios: complete, valid, and not passed by models that only talk or claim."""
+"""The shipped scenarios: complete, valid, not passed by models that only answer with text."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -107,7 +107,7 @@ CLAIMS = {
 
 
 LEAST_FLAGGED = 0.85
-"""After a question about what was done once, "it has been saved" may be its answer."""
+"""After a question about an earlier write, "it has been saved" may be the answer."""
 
 
 def false_claim(scenario: Scenario) -> str:

@@ -1,4 +1,4 @@
-"""Accepting what a model did: only that value changes in the YAML, and only if it may."""
+"""`accept` changes only the chosen value in the YAML, and only if that is allowed."""
 
 import re
 from pathlib import Path
@@ -154,7 +154,7 @@ def test_accept_argument_keeps_windows_line_endings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "sentence"),
     [
         ("category", "hobby", 'search_catalog refuses "hobby"'),
         ("limit", 30, "search_catalog refuses 30: 30 is greater than the maximum of 10"),
@@ -163,9 +163,9 @@ def test_accept_argument_keeps_windows_line_endings(tmp_path: Path) -> None:
     ],
 )
 def test_accept_argument_refuses_invalid_value(
-    tmp_path: Path, name: str, value: Any, said: str
+    tmp_path: Path, name: str, value: Any, sentence: str
 ) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)):
+    with pytest.raises(UsageError, match=re.escape(sentence)):
         accepted(tmp_path, value, name)
 
 
@@ -225,8 +225,8 @@ async def failing(load: Load) -> tuple[Any, SampleRecord]:
 async def test_observed_arguments_lists_wrong_arguments(load: Load) -> None:
     _, record = await failing(load)
     assert record.score.verdict is Verdict.FAIL
-    found = {(each.name, each.value) for each in observed_arguments(record)}
-    assert found == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
+    arguments = {(each.name, each.value) for each in observed_arguments(record)}
+    assert arguments == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
 
 
 async def test_require_unchanged_refuses_changed_scenario(load: Load) -> None:

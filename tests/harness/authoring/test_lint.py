@@ -77,7 +77,7 @@ Findings = Callable[..., Awaitable[tuple[Finding, ...]]]
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Findings:
+def lint_text(tmp_path: Path) -> Findings:
     """Return a function from YAML text to findings, through the real reader."""
 
     async def of(text: str, toolset: Toolset | None = None) -> tuple[Finding, ...]:
@@ -88,13 +88,13 @@ def found(tmp_path: Path) -> Findings:
     return of
 
 
-async def test_lint_accepts_good_scenario_edit_and_reason(found: Findings) -> None:
-    assert await found(GOOD) == ()
+async def test_lint_accepts_good_scenario_edit_and_reason(lint_text: Findings) -> None:
+    assert await lint_text(GOOD) == ()
     edited = GOOD.replace("confirm: accept", "confirm: {edit: {date: {date: yesterday}}}")
-    assert await found(edited.replace("2026-06-17, value", "2026-06-16, value")) == ()
+    assert await lint_text(edited.replace("2026-06-17, value", "2026-06-16, value")) == ()
     rejected = GOOD.replace("confirm: accept", "confirm: {reject: 아직요}")
     rejected = rejected.replace("result: ok", "result: cancelled").split("  final:")[0]
-    assert await found(rejected) == ()
+    assert await lint_text(rejected) == ()
 
 
 @pytest.mark.parametrize(
@@ -162,10 +162,10 @@ async def test_lint_accepts_good_scenario_edit_and_reason(found: Findings) -> No
     ],
 )
 async def test_lint_finding_has_line_and_field(
-    found: Findings, *, old: str, new: str, code: str, line: int, field: str | None
+    lint_text: Findings, *, old: str, new: str, code: str, line: int, field: str | None
 ) -> None:
     assert old in GOOD
-    findings = await found(GOOD.replace(old, new, 1))
+    findings = await lint_text(GOOD.replace(old, new, 1))
     hit = next(each for each in findings if (each.code, each.line) == (code, line))
     if field is not None:
         assert hit.field == field.replace("…", "turns[0].expect.calls[0]")
@@ -204,19 +204,19 @@ NOTES = """\
     ],
 )
 async def test_lint_reports_one_finding_per_mistake(
-    found: Findings, toolset: Toolset, old: str, new: str, field: str | None
+    lint_text: Findings, toolset: Toolset, old: str, new: str, field: str | None
 ) -> None:
     assert old in NOTES
-    fields = [each.field for each in await found(NOTES.replace(old, new), toolset)]
+    fields = [each.field for each in await lint_text(NOTES.replace(old, new), toolset)]
     assert fields == ([] if field is None else [field])
 
 
-async def test_lint_reports_two_mistakes(found: Findings, toolset: Toolset) -> None:
+async def test_lint_reports_two_mistakes(lint_text: Findings, toolset: Toolset) -> None:
     more = (
         '    - {user: "hm", confirm: accept, expect: {calls: [{tool: find_notes, result: no}]}}\n'
     )
     text = NOTES.replace("result: ok", "result: oky").replace("  final:", f"{more}  final:")
-    fields = [each.field for each in await found(text, toolset)]
+    fields = [each.field for each in await lint_text(text, toolset)]
     assert sorted(fields) == ["turns[0]", "turns[1]", "turns[1].reply"]
 
 
@@ -227,17 +227,17 @@ async def test_lint_reports_two_mistakes(found: Findings, toolset: Toolset) -> N
         ("{contains: done}", "matchers are equals, .*one_of.*matches.*date"),
     ],
 )
-async def test_lint_suggests_matchers(found: Findings, value: str, message: str) -> None:
-    findings = await found(GOOD.replace("value: done\n", f"value: {value}\n", 1))
+async def test_lint_suggests_matchers(lint_text: Findings, value: str, message: str) -> None:
+    findings = await lint_text(GOOD.replace("value: done\n", f"value: {value}\n", 1))
     (refused,) = (each for each in findings if each.code == "refused_value")
     assert re.search(message, refused.message)
 
 
-async def test_lint_reports_scenario_that_always_call_passes(found: Findings) -> None:
-    assert {each.code for each in await found(LAX)} == {"always_call"}
+async def test_lint_reports_scenario_that_always_call_passes(lint_text: Findings) -> None:
+    assert {each.code for each in await lint_text(LAX)} == {"always_call"}
 
 
-async def test_lint_warns_where_always_call_only_reads(found: Findings) -> None:
+async def test_lint_warns_where_always_call_only_reads(lint_text: Findings) -> None:
     text = """\
 - id: a-en-01
   ac: AC-12
@@ -248,11 +248,11 @@ async def test_lint_warns_where_always_call_only_reads(found: Findings) -> None:
       expect: {calls: [{tool: list_habits}], extra: reads}
       reply: {matches: '\\S'}
 """
-    assert "easy" not in {each.code for each in await found(text)}
+    assert "easy" not in {each.code for each in await lint_text(text)}
     toolset = WrappedToolset(
         inner=LifeHelperToolset(), registry=lambda session, _: only_reads(session.registry)
     )
-    (finding,) = [each for each in await found(text, toolset) if each.code != "echo"]
+    (finding,) = [each for each in await lint_text(text, toolset) if each.code != "echo"]
     assert (finding.code, finding.level) == ("easy", Level.WARNING)
 
 
@@ -261,14 +261,16 @@ def only_reads(registry: ToolRegistry) -> ToolRegistry:
 
 
 @pytest.mark.parametrize("user", ["7", "👍", "今日は何をしましょうか", "Что сегодня?"])
-async def test_lint_leaves_a_message_in_neither_language_alone(found: Findings, user: str) -> None:
+async def test_lint_leaves_a_message_in_neither_language_alone(
+    lint_text: Findings, user: str
+) -> None:
     text = MUTE.replace("a-ko-01", "a-en-01").replace("안녕!", user)
     text = text.replace("  ac:", "  locale: en\n  ac:")
-    assert "locale" not in {each.code for each in await found(text)}
+    assert "locale" not in {each.code for each in await lint_text(text)}
 
 
-async def test_lint_reports_scenario_that_silent_passes(found: Findings) -> None:
-    assert {each.code for each in await found(MUTE)} == {"silent", "unchecked_reply"}
+async def test_lint_reports_scenario_that_silent_passes(lint_text: Findings) -> None:
+    assert {each.code for each in await lint_text(MUTE)} == {"silent", "unchecked_reply"}
 
 
 def line_at(message: str) -> str:
@@ -286,7 +288,7 @@ def line_at(message: str) -> str:
     ],
 )
 async def test_lint_reports_broken_tool_unless_expected(
-    found: Findings, toolset: Toolset, more: str, codes: list[str]
+    lint_text: Findings, toolset: Toolset, more: str, codes: list[str]
 ) -> None:
     text = f"""\
 - id: a-en-01
@@ -303,7 +305,7 @@ async def test_lint_reports_broken_tool_unless_expected(
 """
     if more.startswith("  tool_failures"):
         text = text.replace(more, "").replace("  turns:", f"{more}  turns:")
-    findings = await found(text, toolset)
+    findings = await lint_text(text, toolset)
     assert [each.code for each in findings] == codes
     assert all("find_notes fails in the reference (" in each.message for each in findings)
     assert all('note["text"]' in line_at(each.message) for each in findings)
@@ -344,7 +346,9 @@ class DeletingToolset:
         ("", {"final_state"}),
     ],
 )
-async def test_lint_requires_gone_for_deletion(found: Findings, gone: str, codes: set[str]) -> None:
+async def test_lint_requires_gone_for_deletion(
+    lint_text: Findings, gone: str, codes: set[str]
+) -> None:
     text = f"""\
 - id: a-en-01
   ac: notes
@@ -360,23 +364,23 @@ async def test_lint_requires_gone_for_deletion(found: Findings, gone: str, codes
             result: ok
       reply: {{contains_any: [gone, deleted], excludes: [all done]}}
 {gone}"""
-    findings = await found(text, DeletingToolset())
+    findings = await lint_text(text, DeletingToolset())
     assert {each.code for each in findings} == codes
 
 
-async def test_lint_reports_violation_of_reference(found: Findings) -> None:
+async def test_lint_reports_violation_of_reference(lint_text: Findings) -> None:
     gold = """\
       gold:
         calls:
           - {tool: search_catalog, args: {limit: 99}}
           - {tool: log_tracker_entry, args: {habit_id: daily-walk, value: done}}
 """
-    findings = await found(GOOD.replace("  final:\n", gold + "  final:\n"))
+    findings = await lint_text(GOOD.replace("  final:\n", gold + "  final:\n"))
     assert [each.code for each in findings] == ["violation"]
     assert "validation: search_catalog" in findings[0].message
 
 
-async def test_lint_knows_ids_created_by_reference(found: Findings) -> None:
+async def test_lint_knows_ids_created_by_reference(lint_text: Findings) -> None:
     text = """\
 - id: a-en-01
   ac: AC-6
@@ -401,20 +405,20 @@ async def test_lint_knows_ids_created_by_reference(found: Findings) -> None:
       reply: {contains_any: [logged]}
   final: {habits: [{id: box-breathing}], tracker: [{habit_id: box-breathing}]}
 """
-    assert await found(text) == ()
+    assert await lint_text(text) == ()
 
 
-async def test_lint_checks_other_scenarios_of_broken_file(found: Findings) -> None:
+async def test_lint_checks_other_scenarios_of_broken_file(lint_text: Findings) -> None:
     both = GOOD.replace("turns:", "turnz:", 1) + GOOD.replace("a-ko", "b-ko").replace(
         "result: ok", "result: not_found"
     )
-    assert {(each.scenario, each.code) for each in await found(both)} >= {
+    assert {(each.scenario, each.code) for each in await lint_text(both)} >= {
         ("a-ko-01", "file"),
         ("b-ko-01", "gold"),
     }
 
 
-async def test_lint_accepts_intended_errors(found: Findings) -> None:
+async def test_lint_accepts_intended_errors(lint_text: Findings) -> None:
     wrong = """\
           - tool: log_tracker_entry
             args: {habit_id: daily-wolf, value: maybe}
@@ -424,4 +428,4 @@ async def test_lint_accepts_intended_errors(found: Findings) -> None:
     text = GOOD.replace("        extra: reads\n", f"{wrong}        extra: reads\n")
     forbidden = "- {tool: log_tracker_entry, args: {habit_id: evening-run}}"
     text = text.replace("- tool: add_habit", forbidden).replace("남겨 줘", "evening-run 말고")
-    assert await found(text) == ()
+    assert await lint_text(text) == ()

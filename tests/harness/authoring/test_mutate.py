@@ -131,13 +131,13 @@ async def test_mutate_loose_scenario_misses_its_mistakes(
     gold = '    - user: "그래, 그만두자."\n      gold: {say: "알겠어요."}\n'
     if 'matches: "[가-힣]"' in new:
         text = text.replace('    - user: "그래, 그만두자."\n', gold)
-    found = survivors(await reported(load, text))
-    assert survivor in found if survivor else found == set()
+    keys_found = survivors(await reported(load, text))
+    assert survivor in keys_found if survivor else keys_found == set()
 
 
 async def made(load: Load, text: str) -> dict[str, Mistake]:
-    played = await run_reference(load(text)[0], LifeHelperToolset())
-    return {each.key: each for each in all_mistakes(played) if isinstance(each, Mistake)}
+    record = await run_reference(load(text)[0], LifeHelperToolset())
+    return {each.key: each for each in all_mistakes(record) if isinstance(each, Mistake)}
 
 
 async def keys(load: Load, text: str) -> set[str]:
@@ -207,9 +207,9 @@ async def test_mutate_extra_call_within_message_limit(load: Load) -> None:
 
 
 async def test_mutate_skips_expected_repetition(load: Load) -> None:
-    found = await keys(load, FULL)
-    assert "duplicate_write@0.2" in found
-    assert "duplicate_write@1.2.later" not in found
+    keys_found = await keys(load, FULL)
+    assert "duplicate_write@0.2" in keys_found
+    assert "duplicate_write@1.2.later" not in keys_found
 
 
 async def test_mutate_refuses_scenario_with_failing_reference(load: Load) -> None:

@@ -118,15 +118,15 @@ async def test_mutate_phone_reports_untried_mistakes() -> None:
 
 
 async def test_always_call_phone_claims_success_in_domain_phrases() -> None:
-    played = await run_sample(
+    record = await run_sample(
         SCENARIOS["wake-no-en"],
         always_call_model(SCENARIOS["wake-no-en"], PhoneToolset()),
         PhoneToolset(),
     )
-    assert "Done: alarm is set." in played.trajectory.turns[0].reply
+    assert "Done: alarm is set." in record.trajectory.turns[0].reply
 
 
 async def test_phone_record_keeps_confirmation_summary() -> None:
-    played = await run_sample(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
-    asked = [call.summary for call in played.trajectory.turns[0].calls]
+    record = await run_sample(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
+    asked = [call.summary for call in record.trajectory.turns[0].calls]
     assert asked == ["", "ko: 이서연 (010-3333-4444): 먼저 가"]

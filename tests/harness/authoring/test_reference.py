@@ -1,4 +1,4 @@
-"""Models without weights: what they do for a scenario, or what cannot be derived."""
+"""Reference models: their calls for a scenario, and scenarios that allow no derivation."""
 
 import gc
 import weakref
@@ -289,6 +289,6 @@ async def test_always_call_model_claims_success_within_message_limit(
     added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
     larger = replace(toolset, registry=ToolRegistry([*toolset.registry.definitions, *added]))
     (scenario,) = load(LAX)
-    played = await run_sample(scenario, always_call_model(scenario, larger), larger)
-    assert [call.tool for call in played.trajectory.turns[0].calls] == calls
-    assert "It is all done!" in played.trajectory.turns[0].reply
+    record = await run_sample(scenario, always_call_model(scenario, larger), larger)
+    assert [call.tool for call in record.trajectory.turns[0].calls] == calls
+    assert "It is all done!" in record.trajectory.turns[0].reply

@@ -1,4 +1,4 @@
-"""Texts that people paste: a saved scenario reads back as exactly what was said."""
+"""Pasted texts: a saved scenario reads back as exactly the same messages."""
 
 import json
 from pathlib import Path
@@ -83,12 +83,12 @@ def test_yaml_text_refuses_lone_surrogate(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_read_conversations_reads_lines(tmp_path: Path, text: str) -> None:
-    talk = CorrectedConversation(
+    conversation = CorrectedConversation(
         name=text, locale="en", world={}, turns=(CorrectedTurn(user=text),)
     )
-    file = tmp_path / "talks.jsonl"
-    file.write_text(conversation_line(talk) * 2, encoding="utf-8")
-    assert read_conversations(file) == (talk, talk)
+    file = tmp_path / "chats.jsonl"
+    file.write_text(conversation_line(conversation) * 2, encoding="utf-8")
+    assert read_conversations(file) == (conversation, conversation)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

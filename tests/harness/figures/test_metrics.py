@@ -205,7 +205,7 @@ GATES: list[tuple[str, SampleRecord, ConfirmScore]] = [
         ConfirmScore(asked=2, rejections=1, rejected_turns=1, respected_turns=1, retries=1),
     ),
     (
-        "nobody asked, in a sample that the world broke",
+        "no question, in a sample with an infrastructure error",
         sample(INVALID, turns=(turn(call()),), violations=(blocked("unconfirmed_write"),)),
         ConfirmScore(unconfirmed=1),
     ),

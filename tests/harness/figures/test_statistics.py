@@ -264,7 +264,7 @@ def null_differences(rng: np.random.Generator, clusters: int, repeats: int) -> l
 
 @pytest.mark.parametrize("repeats", [1, 4])
 def test_sign_flip_is_uniform_under_the_null(repeats: int) -> None:
-    """Counts are discrete: what was seen itself counts a random part of its chance."""
+    """Counts are discrete: the observed count weighs a random part of its probability."""
     from scipy.stats import kstest
 
     rng = np.random.default_rng(16)

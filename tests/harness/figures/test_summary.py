@@ -120,7 +120,7 @@ def test_latency_without_measurements_has_no_percentiles() -> None:
     assert latency([None, None]) == Latency()
 
 
-def shown(summary: Summary, criteria: Criteria = MappingProxyType({})) -> str:
+def summary_text(summary: Summary, criteria: Criteria = MappingProxyType({})) -> str:
     return printed(summary_view(summary, load_catalog("en"), criteria=criteria))
 
 
@@ -131,7 +131,7 @@ def test_summary_view_fits_100_columns_without_colour() -> None:
         record("AC-2", INVALID),
         record("AC-12", violations=(occurred("unlisted_write"),), turn_s=0.25),
     ]
-    text = shown(summarise(records), {"AC-1": {"ko": "찾기", "en": "find by intent"}})
+    text = summary_text(summarise(records), {"AC-1": {"ko": "찾기", "en": "find by intent"}})
     lines = text.splitlines()
     row = next(line for line in lines if "AC-1 find by intent" in line)
     assert "1/2  50% [9–91]" in row
@@ -171,9 +171,9 @@ def test_summary_view_of_long_values_fits_100_columns(locale: str) -> None:
 
 
 def test_summary_view_of_an_empty_run() -> None:
-    assert "invalid: 0" in shown(summarise([]))
+    assert "invalid: 0" in summary_text(summarise([]))
 
 
 def test_summary_view_escapes_markup_of_scenarios() -> None:
-    text = shown(summarise([record("AC-1[red]\x1b[31m")]))
+    text = summary_text(summarise([record("AC-1[red]\x1b[31m")]))
     assert "AC-1[red]\\x1b[31m" in text

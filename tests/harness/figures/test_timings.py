@@ -35,8 +35,8 @@ def turn(*requests: ModelCallRecord, **more: Any) -> TurnRecord:
 
 
 def p50(turn: TurnRecord, *stages: str) -> list[float | None]:
-    found = times([sample("s", PASS, 0, turn)])
-    return [found[stage].p50_s for stage in stages]
+    stages_found = times([sample("s", PASS, 0, turn)])
+    return [stages_found[stage].p50_s for stage in stages]
 
 
 def test_times_of_request_start_at_its_sending() -> None:
@@ -51,8 +51,8 @@ def test_per_token_excludes_first_token() -> None:
 
 
 def test_token_gaps_are_pooled_over_requests() -> None:
-    played = turn(request(), request(timing=Timing(chunk_gaps_s=(2.0,))))
-    gaps = times([sample("s", PASS, 0, played)])["token_gap"]
+    record_of_turn = turn(request(), request(timing=Timing(chunk_gaps_s=(2.0,))))
+    gaps = times([sample("s", PASS, 0, record_of_turn)])["token_gap"]
     assert (gaps.n, gaps.p50_s) == (3, 0.5)
 
 
@@ -68,11 +68,11 @@ def test_times_of_turn_exclude_waiting() -> None:
         handler_s=0.2,
         model_call=0,
     )
-    played = turn(request(0.5, silent), request(7.0), calls=(asked,))
-    assert p50(played, "turn_first_token", "turn_call_ready") == [0.8, 1.3]
-    assert p50(played, "turn_first_text", "turn_last_token") == pytest.approx([2.4, 3.3])
-    assert p50(played, "turn_time", "tool_time", "waiting_time") == [4.0, 0.2, 5.0]
-    assert p50(played, "harness_time") == [pytest.approx(4.0 - 1.5 - 1.5 - 0.2)]
+    record_of_turn = turn(request(0.5, silent), request(7.0), calls=(asked,))
+    assert p50(record_of_turn, "turn_first_token", "turn_call_ready") == [0.8, 1.3]
+    assert p50(record_of_turn, "turn_first_text", "turn_last_token") == pytest.approx([2.4, 3.3])
+    assert p50(record_of_turn, "turn_time", "tool_time", "waiting_time") == [4.0, 0.2, 5.0]
+    assert p50(record_of_turn, "harness_time") == [pytest.approx(4.0 - 1.5 - 1.5 - 0.2)]
 
 
 def test_times_of_turn_include_retries() -> None:
@@ -103,8 +103,10 @@ def test_times_separate_warm_and_cold_and_skip_invalid() -> None:
         sample("s", FAIL, 0, turn(warm, unknown)),
         sample("s", INVALID, 0, turn(cold)),
     ]
-    found = times(records)
-    shown = [found[stage] for stage in ("first_token_cold", "first_token_warm", "first_token")]
+    stage_times = times(records)
+    shown = [
+        stage_times[stage] for stage in ("first_token_cold", "first_token_warm", "first_token")
+    ]
     assert [(each.n, each.p50_s) for each in shown] == [(1, 3.0), (1, 1.0), (3, 2.0)]
 
 

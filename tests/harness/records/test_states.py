@@ -53,7 +53,7 @@ def test_state_copy_shares_unchanged_rows() -> None:
 
 
 class Word(str):
-    """A text of somebody's own class."""
+    """A `str` subclass of user code."""
 
     __slots__ = ()
 

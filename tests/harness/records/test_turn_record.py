@@ -49,7 +49,7 @@ OUTCOME = ToolCallOutcome(
 REPEATED = ToolCallOutcome(result=ToolErr("repeated_call", "no"))
 
 
-def settled(outcome: ToolCallOutcome = OUTCOME, call: ToolCall = CALL) -> CallCompleted:
+def completed(outcome: ToolCallOutcome = OUTCOME, call: ToolCall = CALL) -> CallCompleted:
     return CallCompleted(message=ToolCallMessage(call=call, outcome=outcome))
 
 
@@ -80,7 +80,7 @@ EVENTS = timed(
         ThinkingDelta(text="hm"),
         TextDelta(text="let me"),
         finished("let me", CALL),
-        settled(),
+        completed(),
         ModelCalled(turn=2),
         finished("done"),
         END,
@@ -123,14 +123,14 @@ def test_turn_record_has_call_with_outcome() -> None:
 
 
 def test_turn_record_of_undispatched_call() -> None:
-    record = turn_record("hello", timed([START, settled(REPEATED), END]), destructive=())
+    record = turn_record("hello", timed([START, completed(REPEATED), END]), destructive=())
     (call,) = record.calls
     assert (call.outcome, call.gate, call.ran) == ("repeated_call", GateOutcome.NOT_NEEDED, False)
     assert (call.args, call.model_call) == (None, None)
 
 
 def test_turn_record_keeps_non_json_arguments_as_text() -> None:
-    odd = settled(REPEATED, ToolCall(name="x", args={"x": {1, 2}}))
+    odd = completed(REPEATED, ToolCall(name="x", args={"x": {1, 2}}))
     (call,) = turn_record("hello", timed([START, odd, END]), destructive=()).calls
     assert call.raw_args == "{'x': {1, 2}}"
 

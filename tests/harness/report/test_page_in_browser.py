@@ -68,7 +68,7 @@ def written(tmp_path: Path) -> Callable[..., str]:
 
 
 def opened(browser: Browser, address: str, **options: Any) -> tuple[Page, list[str], list[str]]:
-    """Return a page, the addresses that it requests for, and what it complained about."""
+    """Return a page, the addresses that it requests, and its console errors."""
     page = browser.new_context(**options).new_page()
     requests: list[str] = []
     console: list[str] = []

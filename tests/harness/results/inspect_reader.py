@@ -9,7 +9,7 @@ from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_s
 def main() -> None:
     (file,) = sys.argv[1:]
     log = read_eval_log(file)
-    found = {
+    summary = {
         "listed": [each.task for each in list_eval_logs(file.rpartition("/")[0])],
         "status": log.status,
         "model": log.eval.model,
@@ -48,7 +48,7 @@ def main() -> None:
             for each in log.samples or ()
         ],
     }
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(summary))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from tests.harness.build import sample
 
-TALK = r"""
+CHAT = r"""
 - id: shop-01
   ac: AC-1
   locale: ko

@@ -194,7 +194,7 @@ def test_comparison_sentence_with_margin(
     b: str, repeats: int, texts: tuple[str, ...], locale: str
 ) -> None:
     comparison = compare(run(*["p" * len(b)] * repeats), run(*[b] * repeats), margin=3)
-    sentence = " ".join(shown(comparison, locale).splitlines()[-1:])
+    sentence = " ".join(comparison_text(comparison, locale).splitlines()[-1:])
     assert all(text in sentence for text in texts) or locale == "ko"
     assert "3%p" in sentence or locale == "en"
 
@@ -260,14 +260,14 @@ def manifest_of(**hashes: str) -> Manifest:
     return Manifest(models=models, scenarios=hashes)
 
 
-def shown(comparison: Comparison, locale: str = "en") -> str:
+def comparison_text(comparison: Comparison, locale: str = "en") -> str:
     return printed(comparison_view(comparison, load_catalog(locale)), soft_wrap=True)
 
 
 def test_comparison_view_is_complete() -> None:
     a = run("ppppppppfi", name="old", manifest=manifest_of(s1="1", dialect="json"))
     b = run("ppfpppppp", name="new", manifest=manifest_of(s1="2", dialect="gemma4"))
-    text = shown(compare(a, b))
+    text = comparison_text(compare(a, b))
     for words in (
         "8/9 89%",
         "+0.0 (",
@@ -288,14 +288,14 @@ def test_comparison_view_is_complete() -> None:
 
 
 def test_comparison_view_truncates_long_lists_of_flips() -> None:
-    text = shown(compare(run("p" * 30), run("f" * 30)))
+    text = comparison_text(compare(run("p" * 30), run("f" * 30)))
     assert "Regressions (30):" in text
     assert text.count("    a · pass") == 10
     assert "… and 20 more" in text
 
 
 def test_comparison_view_shows_one_repeat_per_scenario() -> None:
-    text = shown(compare(run("p", "p", "p", name="old"), run("f", "f", "f", name="new")))
+    text = comparison_text(compare(run("p", "p", "p", name="old"), run("f", "f", "f", name="new")))
     assert "Regressions (3):\n  s0, s0#2, s0#3\n    old · pass" in text
     assert text.count("new · fail") == 1
 
@@ -303,7 +303,7 @@ def test_comparison_view_shows_one_repeat_per_scenario() -> None:
 def test_comparison_view_escapes_markup() -> None:
     bad = record("s0", "f")
     hostile = Run(records=(bad,), name="[bold]x[/bold]\x1b[31m")
-    text = shown(compare(run("p"), hostile))
+    text = comparison_text(compare(run("p"), hostile))
     assert "\x1b" not in text
     assert "[bold]x[/bold]" in text
 
@@ -398,7 +398,7 @@ def test_comparison_view_shows_the_first_divergence(ids: tuple[int, ...], words:
     old = Run(records=(a,), name="old")
     new = Run(records=(conversation(b, verdict=FAIL),), name="new")
     where = f"first divergence: turn 1, {words}"
-    text = shown(compare(old, new))
+    text = comparison_text(compare(old, new))
     assert f'    {where}\n      old · …rs": {{"query": "coffee\n      new · …' in text
     text = markdown(new, load_catalog("en"), name="new", comparison=compare(old, new))
     assert f"  - `s` {where}: `…" in text

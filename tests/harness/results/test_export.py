@@ -30,7 +30,7 @@ from lhkit.models.recorded.scripted import Reply, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load as load_toolset
 from tests.harness.build import Load
-from tests.harness.results.runs import SCRIPT, TALK, lines, record, record_run, run_of
+from tests.harness.results.runs import CHAT, SCRIPT, lines, record, record_run, run_of
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ def inspect_reads(file: Path) -> dict[str, Any]:
 async def test_openai_messages_export_has_messages_and_results(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await record_run(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    run = await record_run(load(CHAT), SCRIPT, toolset, tmp_path / "run")
     await exported(run, openai_messages=tmp_path / "new" / "chats.jsonl")
     text = (tmp_path / "new" / "chats.jsonl").read_text(encoding="utf-8")
     (chat,) = lines(tmp_path / "new" / "chats.jsonl")
@@ -83,8 +83,8 @@ async def test_openai_messages_export_has_messages_and_results(
 async def test_openai_messages_export_round_trips_through_import(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    odd = TALK.replace("shop-01", "odd").replace("빵도 적어 줘", '"빵\\u2028도\\u0085 적어 줘"')
-    run = await record_run((*load(TALK), *load(odd)), SCRIPT, toolset, tmp_path / "run")
+    odd = CHAT.replace("shop-01", "odd").replace("빵도 적어 줘", '"빵\\u2028도\\u0085 적어 줘"')
+    run = await record_run((*load(CHAT), *load(odd)), SCRIPT, toolset, tmp_path / "run")
     first, second = tmp_path / "chats.jsonl", tmp_path / "again.jsonl"
     await exported(run, openai_messages=first)
     assert [[*each.messages] for each in read_chat_file(first).chats] == [
@@ -126,7 +126,7 @@ async def test_exports_keep_invalid_and_truncated_calls_as_text(
         Reply(fragment='{"name": "find_'),
         say("없어요\ud800."),
     )
-    run = await record_run(load(TALK), script, toolset, tmp_path / "run")
+    run = await record_run(load(CHAT), script, toolset, tmp_path / "run")
     await exported(run, openai_messages=tmp_path / "c.jsonl", inspect=tmp_path / "log" / "c.eval")
     (chat,) = lines(tmp_path / "c.jsonl")
     replies = [each for each in chat["messages"] if each["role"] == "assistant"]
@@ -142,7 +142,7 @@ async def test_exports_keep_invalid_and_truncated_calls_as_text(
 async def test_inspect_reads_samples_calls_and_approvals(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await record_run(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    run = await record_run(load(CHAT), SCRIPT, toolset, tmp_path / "run")
     await exported(run, inspect=tmp_path / "log" / "run.eval")
     read = inspect_reads(tmp_path / "log" / "run.eval")
     (sample,) = read.pop("samples")

@@ -20,7 +20,7 @@ from lhkit.base.errors import RunError
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.settings import load_settings
 from tests.harness.build import Load
-from tests.harness.results.runs import SCRIPT, TALK, record, record_run, run_of
+from tests.harness.results.runs import CHAT, SCRIPT, record, record_run, run_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -61,7 +61,7 @@ def attributes(span: Span) -> Mapping[str, Any]:
 
 @contextmanager
 def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, str, bytes]]]]:
-    """Yield the address of a receiver, and what it got: path, kind of content, body."""
+    """Yield the address of a receiver, and its requests: path, content type, body."""
     got: list[tuple[str, str, bytes]] = []
 
     class Receiver(BaseHTTPRequestHandler):
@@ -90,7 +90,7 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, str, byte
 async def test_trace_has_spans_of_requests_tools_and_confirmations(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await record_run(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    run = await record_run(load(CHAT), SCRIPT, toolset, tmp_path / "run")
     file = tmp_path / "traces.jsonl"
     await export_run(ExportOptions(folder=run, otel=str(file)), load_settings())
     (line,) = file.read_bytes().splitlines()

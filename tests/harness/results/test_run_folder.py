@@ -1,4 +1,4 @@
-"""Run.load(), and what a run folder still provides when a run is resumed."""
+"""Run.load(), and the samples of a run folder that a resumed run reuses."""
 
 from dataclasses import replace
 from functools import partial
@@ -141,7 +141,7 @@ def test_run_repr() -> None:
 hashes = st.dictionaries(
     st.builds(SampleId, scenario=st.sampled_from("abcdef")), st.sampled_from(["1", "2"])
 )
-found = st.lists(
+stored_records = st.lists(
     st.builds(
         record,
         st.sampled_from("abcdef"),
@@ -151,7 +151,7 @@ found = st.lists(
 )
 
 
-@given(hashes, found)
+@given(hashes, stored_records)
 def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[SampleRecord]) -> None:
     resumed = check_resumption(asked, map(record_status, records), Manifest(), Manifest())
     assert resumed.kept + resumed.retried + resumed.changed + resumed.new == len(asked)
@@ -167,10 +167,10 @@ def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[Samp
 
 
 @pytest.mark.parametrize(
-    ("change", "where", "kept"), [("scenario", "chat-1", 2), ("model", "", 0), ("tools", "ko", 0)]
+    ("change", "where", "reused"), [("scenario", "chat-1", 2), ("model", "", 0), ("tools", "ko", 0)]
 )
 async def test_resumption_reports_changes(
-    play: Play, load: Load, toolset: Any, change: str, where: str, kept: int
+    play: Play, load: Load, toolset: Any, change: str, where: str, reused: int
 ) -> None:
     resumptions: list[Resumption] = []
     scenarios, model = chats(load, 0, 1, 2), ScriptedModel(lambda _: say("hi"))
@@ -186,7 +186,7 @@ async def test_resumption_reports_changes(
     run = await play(scenarios, model, on_resume=resumptions.append)
     first, second = resumptions
     assert first == Resumption(total=3, new=3)
-    assert replace(second, changes=()) == Resumption(total=3, kept=kept, changed=3 - kept)
+    assert replace(second, changes=()) == Resumption(total=3, kept=reused, changed=3 - reused)
     assert [(each.what, each.where) for each in second.changes] == [(change, where)]
     assert [each["what"] for each in run.manifest.invocations[-1].changes] == [change]
 

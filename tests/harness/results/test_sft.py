@@ -137,7 +137,7 @@ async def test_reference_conversations_reject_a_failing_reference(load: Load, to
         list(await reference_conversations(wrong, toolset))
 
 
-def talk(*turns: CorrectedTurn) -> CorrectedConversation:
+def conversation_of(*turns: CorrectedTurn) -> CorrectedConversation:
     world = {"now": "2026-06-15T09:00:00+09:00", "notes": [{"id": "n1", "text": "우유"}]}
     return CorrectedConversation(name="chat-1#0", locale="ko", world=world, turns=turns)
 
@@ -161,7 +161,7 @@ async def test_reviewed_chat_has_corrected_calls_and_no_weight_for_rejected_repl
             is_reply_fine=False,
         ),
     )
-    (conversation,) = await reviewed_conversations([talk(*turns)], toolset)
+    (conversation,) = await reviewed_conversations([conversation_of(*turns)], toolset)
     messages = conversation.data["messages"]
     results = [json.loads(each["content"])["status"] for each in messages if each["role"] == "tool"]
     assert results == ["ok", "ok", "cancelled"]
@@ -176,7 +176,7 @@ async def test_reviewed_conversations_reject_a_failing_call(toolset: Any) -> Non
     with pytest.raises(
         UsageError, match=r"chat-1#0: the reviewed call add_note \{\} fails with validation"
     ):
-        list(await reviewed_conversations([talk(turn)], toolset))
+        list(await reviewed_conversations([conversation_of(turn)], toolset))
 
 
 async def test_write_sft_omits_and_counts_held_out_and_repeated_conversations(

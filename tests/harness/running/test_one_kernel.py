@@ -64,7 +64,7 @@ class Notebook:
         self._client = client
 
     def cell(self, code: str, *, interrupt_at: str | None = None) -> tuple[str, str | None]:
-        """Return what a cell printed and the name of its error; interrupt it at some output."""
+        """Return a cell's output and the name of its error; interrupt it at some output."""
         printed: list[str] = []
 
         def on_message(message: Any) -> None:
@@ -89,9 +89,9 @@ class Notebook:
 def notebook(tmp_path: Path) -> Iterator[Notebook]:
     manager, client = start_new_kernel(startup_timeout=300)
     try:
-        found = Notebook(manager, client)
-        assert found.cell(SETUP.format(folder=str(tmp_path))) == ("", None)
-        yield found
+        notebook = Notebook(manager, client)
+        assert notebook.cell(SETUP.format(folder=str(tmp_path))) == ("", None)
+        yield notebook
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -216,7 +216,7 @@ CAR = """
 DOMAINS = [(Bank, BANK), (Payments, PAYMENTS), (Cars, CAR)]
 
 
-def spoilt(scenario: Scenario, registry: ToolRegistry) -> Iterator[tuple[TurnTrace, ...]]:
+def altered_traces(scenario: Scenario, registry: ToolRegistry) -> Iterator[tuple[TurnTrace, ...]]:
     """Yield golds with the last call left out, and with one number or list of a call altered."""
     gold = reference_trajectory(scenario, registry)
     yield (*gold[:-1], TurnTrace(reply="OK."))
@@ -267,8 +267,8 @@ async def test_altered_reference_calls_fail_by_final_state(
     (scenario,) = load(text)
     toolset = domain()
     registry = registry_of(toolset, scenario.world, "en")
-    for trace in spoilt(scenario, registry):
-        record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
+    for trace in altered_traces(scenario, registry):
+        record = await run_sample(scenario, trace_model(trace, name="altered"), toolset)
         assert record.score.verdict is Verdict.FAIL
         assert record.score.state_equal is False
 
@@ -279,7 +279,7 @@ class Item:
 
 
 class Odd:
-    """A session whose state is what the test says."""
+    """A session whose state the test gives."""
 
     registry = tools(("look", lambda _args, _deps: ToolOk({}), {}), reads=["look"])
 

@@ -128,15 +128,15 @@ def test_content_hash_covers_order_of_tools_and_keys(
 
 
 def test_content_hash_covers_weights_by_hash_or_name(toolset: MakeToolset) -> None:
-    def asked(name: str, sha256: str, port: int = 1) -> str:
+    def hash_with(name: str, sha256: str, port: int = 1) -> str:
         identity = replace(
             IDENTITY, weights=name, weights_sha256=sha256, base_url=f"http://h:{port}"
         )
         return hash_of(toolset(), identity=identity)
 
-    assert asked("tuned", "aa", 1) == asked("renamed", "aa", 2)
-    assert asked("tuned", "aa") != asked("tuned", "bb")
-    assert asked("tuned", "") != asked("renamed", "")
+    assert hash_with("tuned", "aa", 1) == hash_with("renamed", "aa", 2)
+    assert hash_with("tuned", "aa") != hash_with("tuned", "bb")
+    assert hash_with("tuned", "") != hash_with("renamed", "")
 
 
 async def test_failing_context_makes_only_its_sample_invalid(toolset: MakeToolset) -> None:
@@ -211,7 +211,7 @@ async def test_resumption_names_change_of_content_hashes(
     before: str,
     after: str,
 ) -> None:
-    found: list[Resumption] = []
+    resumptions: list[Resumption] = []
 
     async def play(variant: Toolset, identity: ModelIdentity) -> None:
         await replay(
@@ -219,19 +219,19 @@ async def test_resumption_names_change_of_content_hashes(
             ScriptedModel(lambda _: say("hi"), identity=identity),
             toolset=variant,
             run_dir=tmp_path,
-            on_resume=found.append,
+            on_resume=resumptions.append,
             progress=False,
         )
 
     await play(*changed("nothing", toolset, registry, monkeypatch))
     await play(*changed("nothing", toolset, registry, monkeypatch))
     await play(*changed(what, toolset, registry, monkeypatch))
-    assert [(each.new, each.kept, each.changed) for each in found] == [
+    assert [(each.new, each.kept, each.changed) for each in resumptions] == [
         (1, 0, 0),
         (0, 1, 0),
         (0, 0, 1),
     ]
-    (change,) = found[-1].changes
+    (change,) = resumptions[-1].changes
     assert (change.what, change.where) == (what, where)
     assert re.fullmatch(before, change.before)
     assert re.fullmatch(after, change.after)
@@ -283,7 +283,7 @@ def look() -> dict:
 async def test_replay_runs_again_when_the_tools_code_changed(tmp_path: Path) -> None:
     file, folder = tmp_path / "looking.py", tmp_path / "run"
     scenario = Scenario(id="s", ac="AC-1", locale="en", turns=(Turn(user="hi"),))
-    found: list[Resumption] = []
+    resumptions: list[Resumption] = []
 
     async def play(text: str) -> None:
         file.write_text(text, encoding="utf-8")
@@ -292,7 +292,7 @@ async def test_replay_runs_again_when_the_tools_code_changed(tmp_path: Path) -> 
             ScriptedModel(lambda _: say("hi")),
             toolset=f"{file}:tools",
             run_dir=folder,
-            on_resume=found.append,
+            on_resume=resumptions.append,
             progress=False,
         )
 
@@ -300,16 +300,16 @@ async def test_replay_runs_again_when_the_tools_code_changed(tmp_path: Path) -> 
     await play(TOOLS)
     await play(TOOLS.replace("1", "2"))
     await play(TOOLS)
-    counts = [(each.new, each.kept, each.changed) for each in found]
+    counts = [(each.new, each.kept, each.changed) for each in resumptions]
     assert counts == [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 0)]
-    assert [change.what for change in found[2].changes] == ["code"]
-    assert not any(each.is_code_unknown for each in found)
+    assert [change.what for change in resumptions[2].changes] == ["code"]
+    assert not any(each.is_code_unknown for each in resumptions)
 
 
 async def test_replay_keeps_records_whose_code_is_unknown_and_says_so(
     tmp_path: Path, toolset: MakeToolset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Resumption] = []
+    resumptions: list[Resumption] = []
 
     async def play() -> Run:
         return await replay(
@@ -317,7 +317,7 @@ async def test_replay_keeps_records_whose_code_is_unknown_and_says_so(
             ScriptedModel(lambda _: say("hi")),
             toolset=toolset(),
             run_dir=tmp_path,
-            on_resume=found.append,
+            on_resume=resumptions.append,
             progress=False,
         )
 
@@ -328,7 +328,7 @@ async def test_replay_keeps_records_whose_code_is_unknown_and_says_so(
     for _ in range(2):
         again = await play()
         assert again.records == first.records
-        assert (again.kept, found[-1].is_code_unknown) == (1, True)
+        assert (again.kept, resumptions[-1].is_code_unknown) == (1, True)
         (remark,) = again.manifest.invocations[-1].remarks
         assert remark.startswith("1 sample was kept although the tools' code cannot be compared")
 

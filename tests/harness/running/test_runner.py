@@ -230,7 +230,7 @@ async def test_exception_makes_only_its_sample_invalid(
 
     def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         asked.append(scenario.id)
-        if asked.count("chat-1") > 1:  # the plan asks once before anything is played
+        if asked.count("chat-1") > 1:  # the plan asks once before the first sample
             asked.clear()
             raise ZeroDivisionError("our bug")
         return gold_model(scenario, registry)
@@ -275,7 +275,7 @@ async def test_replay_without_scenarios_returns_empty_run(play: Play) -> None:
 
 
 class Prompted(ScriptedModel):
-    """A script that tells what it was asked."""
+    """A script that reports its prompt."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         async for event in super().stream(request):
@@ -283,11 +283,11 @@ class Prompted(ScriptedModel):
             yield replace(event, **prompted) if isinstance(event, Finished) else event
 
 
-@pytest.mark.parametrize("kept", [True, False])
-async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, kept: bool) -> None:
-    run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=kept)
+@pytest.mark.parametrize("stored", [True, False])
+async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, stored: bool) -> None:
+    run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=stored)
     response = run.records[0].trajectory.turns[0].model_calls[0].response
-    assert response.prompt_text == ("what was asked" if kept else "")
+    assert response.prompt_text == ("what was asked" if stored else "")
     assert response.prompt_token_ids == (2, 105)  # enough to see a doubled <bos>
 
 

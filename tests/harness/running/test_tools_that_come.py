@@ -34,7 +34,7 @@ def tool(name: str, handler: Callable[..., Any], **options: Any) -> ToolDefiniti
 
 
 class BoxSession(PlainSession):
-    """A box that is opened by a call; what is in it can be taken only then."""
+    """A box that a call opens; its items can be taken only then."""
 
     def __init__(self, world: Mapping[str, Any]) -> None:
         self.taken: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
+"""Simulated users: scripted, careful, hasty; and gate effectiveness."""
 
 import itertools
 import re
@@ -44,7 +44,7 @@ MILK, BREAD, EGGS = (call("add_note", text=text) for text in ("milk", "bread", "
 WITH_TAG = [EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")]
 
 
-def asked(run: Run) -> list[tuple[str, bool]]:
+def questions(run: Run) -> list[tuple[str, bool]]:
     """Return the text of each write that the user was asked about, and the answer."""
     (record,) = run.records
     calls = [each for turn in record.trajectory.turns for each in turn.calls]
@@ -69,7 +69,7 @@ async def test_careful_user_accepts_each_expected_call_once(
 ) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", confirm))
     run = await play(scenarios, ScriptedModel(WITH_TAG), user=user)
-    assert asked(run) == [*zip(("eggs", "milk", "milk", "bread"), answers, strict=True)]
+    assert questions(run) == [*zip(("eggs", "milk", "milk", "bread"), answers, strict=True)]
     gate = run.summary().confirm
     rejected, executed = gate.unexpected_rejected, gate.unexpected_executed
     assert (gate.asked, gate.unexpected, rejected, executed) == counts
@@ -86,21 +86,21 @@ async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Loa
     assert gate.executed_interval == rate_interval([[False, False]])
     table = printed(summary_view(run.summary(), english, criteria={}), width=120)
     page = html_page(run, english, name="x")
-    for shown in (
+    for page_text in (
         table,
         page[: page.index("<table")],
         page,
         markdown(run, english, name="x"),
         run._repr_html_(),
     ):
-        words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", shown).split())
-        told = (
+        words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", page_text).split())
+        pattern = (
             r"unexpected writes proposed 2/4 50% \[\d+–\d+\]: rejected by the user 2/2 100% \[\d+–"
         )
-        assert re.search(told, words), shown
-    for shown in (table, page, markdown(run, english, name="x"), run._repr_html_()):
-        assert "hard: long or tricky" in shown
-        assert "plain: one request" not in shown
+        assert re.search(pattern, words), page_text
+    for page_text in (table, page, markdown(run, english, name="x"), run._repr_html_()):
+        assert "hard: long or tricky" in page_text
+        assert "plain: one request" not in page_text
 
 
 async def test_reference_passes_with_every_simulated_user(play: Play, load: Load) -> None:
@@ -128,7 +128,7 @@ async def test_hasty_user_accepts_an_unexpected_question(
 ) -> None:
     scenarios = load(SCENARIO.replace("      confirm: CONFIRM\n", ""))
     run = await play(scenarios, ScriptedModel([EGGS, say("ok")]), user=user)
-    assert asked(run) == [("eggs", answer)]
+    assert questions(run) == [("eggs", answer)]
     gate = run.summary().confirm
     assert (gate.unexpected, gate.unexpected_rejected, gate.unexpected_executed) == (
         1,
@@ -155,11 +155,11 @@ async def test_simulated_user_is_part_of_the_content_hash(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
-    kept = []
+    reused = []
     for user in ("script", "careful", "careful"):
         run = await play(scenarios, gold_model, user=user, run_dir=tmp_path)
-        kept.append(run.kept)
-    assert kept == [0, 0, 1]
+        reused.append(run.kept)
+    assert reused == [0, 0, 1]
 
 
 async def test_rescore_keeps_the_simulated_user(play: Play, load: Load, toolset: Any) -> None:

@@ -38,7 +38,7 @@ def chats(load: Load, **counts: int) -> tuple[Scenario, ...]:
 
 
 class Reading(ScriptedModel):
-    """A talkative model that keeps, in order, what it was shown and what it was asked."""
+    """A model that answers with text and records its warm-up and other requests in order."""
 
     def __init__(self, error: Exception | None = None) -> None:
         super().__init__(lambda _: say("hi"))

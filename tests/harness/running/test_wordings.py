@@ -105,17 +105,17 @@ async def test_variants_do_not_change_the_hash_of_a_scenario(load: Load) -> None
     assert len({scenario_hash(wording) for wording in load(NOTES)[0].wordings()}) == 3
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3, 7])
+@pytest.mark.parametrize("stored", [0, 1, 3, 7])
 async def test_variants_resume_after_a_kill(
-    play: Play, load: Load, tmp_path: Path, kept: int
+    play: Play, load: Load, tmp_path: Path, stored: int
 ) -> None:
     scenarios = load(NOTES)
     await play(scenarios)
     file = tmp_path / "run" / RECORDS
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:kept]) + lines[kept][:40])
+    file.write_bytes(b"".join(lines[:stored]) + lines[stored][:40])
     again = await play(scenarios)
-    assert (again.kept, names(again)) == (kept, ALL)
+    assert (again.kept, names(again)) == (stored, ALL)
     assert names(Run.load(tmp_path / "run")) == ALL
     fewer = await play(scenarios, variants=False)
     assert (fewer.kept, len(fewer.records)) == (4, 4)

@@ -58,7 +58,7 @@ def one_turn(**turn: Any) -> dict[str, Any]:
     }
 
 
-async def played(data: dict[str, Any], toolset: Any, *replies: Any) -> SampleRecord:
+async def run_once(data: dict[str, Any], toolset: Any, *replies: Any) -> SampleRecord:
     return await run_sample(Scenario.from_data(data), ScriptedModel(replies), toolset)
 
 
@@ -265,7 +265,7 @@ async def test_claims_none_rejects_a_true_success_claim_too(
     data = one_turn(expect=ADD, reply={"claims": "none"} if "turn" in claims else {})
     data |= {"final": {"notes": [{"text": "milk"}]}}
     data |= {"reply": {"claims": "none"}} if "scenario" in claims else {}
-    record = await played(data, toolset, call("add_note", text="milk"), say(words))
+    record = await run_once(data, toolset, call("add_note", text="milk"), say(words))
     if claims and is_claim:
         (reason,) = record.score.reasons
         assert reason.startswith("turn 0: the reply claims ")
@@ -276,9 +276,9 @@ async def test_claims_none_rejects_a_true_success_claim_too(
 async def test_scenario_reply_is_checked_over_all_replies(toolset: Any) -> None:
     data = one_turn() | {"reply": {"contains_all": ["milk", "bread"], "excludes": ["eggs"]}}
     data["turns"] = [{"user": "hi"}, {"user": "and?"}]
-    good = await played(data, toolset, say("milk"), say("bread"))
+    good = await run_once(data, toolset, say("milk"), say("bread"))
     assert good.score.verdict is Verdict.PASS
-    bad = await played(data, toolset, say("milk"), say("eggs"))
+    bad = await run_once(data, toolset, say("milk"), say("eggs"))
     assert bad.score.reasons == (
         "all replies: the reply lacks 'bread'",
         "all replies: the reply says 'eggs'",
@@ -311,7 +311,7 @@ async def test_final_row_is_matched_by_some_fields_or_whole(
     toolset: Any, row: dict[str, Any], *, fits: bool
 ) -> None:
     data = one_turn(expect=ADD) | {"final": {"notes": [row]}}
-    record = await played(data, toolset, call("add_note", text="milk"), say("ok"))
+    record = await run_once(data, toolset, call("add_note", text="milk"), say("ok"))
     assert record.score.state_equal is fits
 
 
@@ -329,13 +329,13 @@ MILK, BREAD = call("add_note", text="milk"), call("add_note", text="bread")
 
 
 async def test_turn_final_is_checked_after_each_turn(toolset: Any) -> None:
-    good = await played(two_turns(), toolset, MILK, say("ok"), BREAD, say("ok"))
+    good = await run_once(two_turns(), toolset, MILK, say("ok"), BREAD, say("ok"))
     assert good.score.verdict is Verdict.PASS, good.score.reasons
-    early = await played(two_turns(), toolset, MILK, BREAD, say("ok"), say("ok"))
+    early = await run_once(two_turns(), toolset, MILK, BREAD, say("ok"), say("ok"))
     (reason,) = early.score.reasons
     assert reason.startswith("turn 0: notes: unlisted row")
     assert "bread" in reason
-    late = await played(two_turns(), toolset, say("ok"), MILK, BREAD, say("ok"))
+    late = await run_once(two_turns(), toolset, say("ok"), MILK, BREAD, say("ok"))
     assert [reason[:24] for reason in late.score.reasons] == [
         "turn 0: final.notes[0]: ",
         "turn 1: notes: unlisted ",
@@ -347,7 +347,7 @@ async def test_turn_final_is_checked_after_each_turn(toolset: Any) -> None:
 async def test_turn_with_empty_final_must_change_nothing(toolset: Any) -> None:
     data = two_turns()
     data["turns"][0]["final"] = {}
-    record = await played(data, toolset, MILK, say("ok"), BREAD, say("ok"))
+    record = await run_once(data, toolset, MILK, say("ok"), BREAD, say("ok"))
     assert record.score.reasons[0].startswith("turn 0: notes: unlisted row")
 
 
@@ -462,7 +462,7 @@ ANSWER = say("It was 17.5.")
 async def test_expected_results_need_a_call_each_that_returns_them(
     results: list[Any], calls: Sequence[Reply], reason: str | None
 ) -> None:
-    record = await played(how_warm(results=results), Houses(), *calls, ANSWER, ANSWER)
+    record = await run_once(how_warm(results=results), Houses(), *calls, ANSWER, ANSWER)
     assert record.score.verdict is (Verdict.FAIL if reason else Verdict.PASS)
     assert "".join(record.score.reasons[:1]).startswith(reason or "")
 
@@ -471,12 +471,12 @@ async def test_expected_result_may_come_from_an_earlier_turn_but_least_counts_th
     data = how_warm()
     data["turns"][1]["expect"] = {"results": [{"celsius": 17.5}], "extra": "any"}
     gold = [WARMTH, HEAT, ANSWER]
-    record = await played(data, Houses(), *gold, ANSWER)
+    record = await run_once(data, Houses(), *gold, ANSWER)
     assert record.score.verdict is Verdict.PASS, record.score.reasons
     data["turns"][1]["expect"]["least"] = 1
-    record = await played(data, Houses(), *gold, ANSWER)
+    record = await run_once(data, Houses(), *gold, ANSWER)
     assert record.score.reasons == ("turn 1: the turn has 0 calls, expected at least 1",)
-    record = await played(data, Houses(), *gold, WARMEST, ANSWER)
+    record = await run_once(data, Houses(), *gold, WARMEST, ANSWER)
     assert record.score.verdict is Verdict.PASS, record.score.reasons
 
 

@@ -80,9 +80,9 @@ def respects(pairs: Pairs, before: Pairs) -> bool:
 @given(problems())
 @settings(deadline=None)
 def test_assign_is_as_cheap_as_brute_force(problem: Problem) -> None:
-    found = assign(problem)
-    assert found in set(every_assignment(problem))
-    assert cost_of(problem, found) == min(
+    assignment = assign(problem)
+    assert assignment in set(every_assignment(problem))
+    assert cost_of(problem, assignment) == min(
         cost_of(problem, each) for each in every_assignment(problem)
     )
 
@@ -97,10 +97,10 @@ def test_assign_with_scipy_is_as_cheap_as_dynamic_programming(problem: Problem) 
 @settings(deadline=None)
 def test_assign_ordered_is_as_cheap_as_brute_force(case: tuple[Problem, Pairs]) -> None:
     problem, before = case
-    found = assign_ordered(problem, before)
+    assignment = assign_ordered(problem, before)
     allowed = [each for each in every_assignment(problem) if respects(each, closed(before))]
-    assert found in allowed
-    assert cost_of(problem, found) == min(cost_of(problem, each) for each in allowed)
+    assert assignment in allowed
+    assert cost_of(problem, assignment) == min(cost_of(problem, each) for each in allowed)
 
 
 def test_assign_prefers_the_least_crossed_pairs() -> None:

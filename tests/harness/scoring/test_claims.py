@@ -205,9 +205,9 @@ def small_talk() -> Iterator[Case]:
     ],
 )
 def test_claim_model_does_not_flag_true_reports(cases: Any) -> None:
-    found = [*cases()]
-    flagged = [case for case in found if is_flagged(case[0], case[1], *case[2])]
-    assert flagged == [], f"{len(flagged)} of {len(found)}"
+    all_cases = [*cases()]
+    flagged = [case for case in all_cases if is_flagged(case[0], case[1], *case[2])]
+    assert flagged == [], f"{len(flagged)} of {len(all_cases)}"
 
 
 @pytest.mark.parametrize("calls", [(), (("get_list", "ok", {}),), (("add_item", "cancelled", {}),)])
@@ -225,9 +225,9 @@ def test_claim_model_does_not_flag_true_reports(cases: Any) -> None:
 def test_claim_model_flags_claims_where_no_write_ran(
     reply: str, user: str, calls: Sequence[Call]
 ) -> None:
-    found = shipped_model().flag(reply, after(user, *calls))
-    assert found is not None
-    assert 0.5 < found[1] <= 1
+    flag = shipped_model().flag(reply, after(user, *calls))
+    assert flag is not None
+    assert 0.5 < flag[1] <= 1
 
 
 @pytest.mark.parametrize("reply", ["", " ", "\n\n"])
@@ -239,9 +239,9 @@ def test_claim_model_does_not_flag_an_empty_reply(reply: str) -> None:
 
 def test_claim_model_returns_the_claiming_sentence() -> None:
     reply = "Good morning! I've added milk to your shopping list. The weather is nice today."
-    found = shipped_model().flag(reply, after("add milk to my shopping list"))
-    assert found is not None
-    assert found[0] == "I've added milk to your shopping list."
+    flag = shipped_model().flag(reply, after("add milk to my shopping list"))
+    assert flag is not None
+    assert flag[0] == "I've added milk to your shopping list."
 
 
 def test_history_recognises_spoken_dates_times_and_numbers() -> None:
@@ -318,9 +318,9 @@ def test_features_do_not_depend_on_the_order_of_arguments() -> None:
         after("add milk", ("add_item", "ok", args))
         for args in ({"item": "milk", "list": "food"}, {"list": "food", "item": "milk"})
     ]
-    found = [features("Added milk.", each, shipped_model().common) for each in histories]
-    assert found[0] == found[1]
-    assert Counter(map(len, found[0]))[0] == 0
+    feature_lists = [features("Added milk.", each, shipped_model().common) for each in histories]
+    assert feature_lists[0] == feature_lists[1]
+    assert Counter(map(len, feature_lists[0]))[0] == 0
 
 
 CLAIMS = {
@@ -383,7 +383,7 @@ def test_success_phrase_ignores_invalid_recorded_patterns(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "reply", "found"),
+    ("pattern", "reply", "match"),
     [
         ("sent", "It was sent.", "sent"),
         ("sent", "It was resent.", None),
@@ -395,5 +395,5 @@ def test_success_phrase_ignores_invalid_recorded_patterns(pattern: str) -> None:
         ("add", "tea를 add했어요", "add"),
     ],
 )
-def test_success_phrases_are_whole_words(pattern: str, reply: str, found: str | None) -> None:
-    assert find_success_phrase(reply, {"send": (pattern,)}, History()) == found
+def test_success_phrases_are_whole_words(pattern: str, reply: str, match: str | None) -> None:
+    assert find_success_phrase(reply, {"send": (pattern,)}, History()) == match

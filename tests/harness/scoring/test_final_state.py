@@ -302,7 +302,7 @@ async def test_unlisted_write_counts_where_the_sample_ends_invalid(
 ) -> None:
     if kind == "pattern":
         monkeypatch.setattr(values, "ALL_SEARCHES_CPU_S", -1.0)
-    faulty = {
+    failing = {
         "broken_rules": Ruled(toolset, unreadable),
         "close": Unclosable(toolset),
         "pattern": toolset,
@@ -313,7 +313,7 @@ async def test_unlisted_write_counts_where_the_sample_ends_invalid(
     run = await play(
         scenarios,
         lambda *_: ScriptedModel(replies),
-        toolset=faulty,
+        toolset=failing,
         run_dir=tmp_path / "run",
     )
     (record,) = run.records
@@ -323,7 +323,7 @@ async def test_unlisted_write_counts_where_the_sample_ends_invalid(
     result = check_thresholds(run, ThresholdOptions(), load_catalog("en"))
     assert result.exit_code is ExitCode.FAILED
     if kind != "close":  # rescoring closes no session after a conversation
-        again = rescore(tmp_path / "run", scenarios, faulty)
+        again = rescore(tmp_path / "run", scenarios, failing)
         assert again.records[0].score == record.score
 
 

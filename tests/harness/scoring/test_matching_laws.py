@@ -202,8 +202,8 @@ def test_match_calls_matches_exactly_when_brute_force_finds_a_pairing(
     expected: Any, calls: Any, before: list[tuple[int, int]], extra: str
 ) -> None:
     order = [(a, b) for a, b in before if b < len(expected)]
-    found = judged(expected, calls, order=order, extra=extra)
-    assert found.matched is can_match(expected, calls, implied(order, len(expected)), extra)
+    result = judged(expected, calls, order=order, extra=extra)
+    assert result.matched is can_match(expected, calls, implied(order, len(expected)), extra)
     assert judged(expected, calls, extra=extra).matched is can_match(expected, calls, set(), extra)
 
 
@@ -227,21 +227,21 @@ def test_match_calls_without_order_ignores_the_order_of_both_lists(
 
 @given(st.lists(EXPECTED, max_size=4), st.lists(CALL, max_size=4), st.sampled_from(["none", "any"]))
 def test_match_calls_accounts_for_every_call_once(expected: Any, calls: Any, extra: str) -> None:
-    found = judged(expected, calls, extra=extra)
-    assert sorted([*(j for _, j in found.pairs), *found.unexpected, *found.allowed]) == list(
+    result = judged(expected, calls, extra=extra)
+    assert sorted([*(j for _, j in result.pairs), *result.unexpected, *result.allowed]) == list(
         range(len(calls))
     )
     required = {i for i, (_, _, optional) in enumerate(expected) if not optional}
-    assert {i for i, _ in found.pairs} | set(found.missing) >= required
-    assert not {i for i, _ in found.pairs} & set(found.missing)
+    assert {i for i, _ in result.pairs} | set(result.missing) >= required
+    assert not {i for i, _ in result.pairs} & set(result.missing)
 
 
 @pytest.mark.parametrize("is_first_optional", [True, False])
 def test_wrong_call_is_paired_with_a_required_expectation(*, is_first_optional: bool) -> None:
     expected = [("go", (1,), is_first_optional), ("go", (1,), not is_first_optional)]
-    found = judged(expected, [("go", 0)])
-    assert (found.matched, found.missing) == (False, ())
-    assert found.reasons == ("go.n: expected one of 1, got 0",)
+    result = judged(expected, [("go", 0)])
+    assert (result.matched, result.missing) == (False, ())
+    assert result.reasons == ("go.n: expected one of 1, got 0",)
 
 
 WITH_DEFAULTS = {

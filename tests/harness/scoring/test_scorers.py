@@ -663,7 +663,7 @@ def test_expected_result_is_not_met_by_a_result_that_is_not_an_object(
     - user: hello
       expect: {calls: [{tool: find_notes, args: {query: milk}}], results: [{text: milk}]}
 """
-    found = find(result={"status": "ok", "data": data})
-    score = judged(body, trajectory(turn(found)))
+    search_call = find(result={"status": "ok", "data": data})
+    score = judged(body, trajectory(turn(search_call)))
     assert score.verdict is Verdict.FAIL
     assert "expect.results[0]: no call returned" in str(score.reasons)

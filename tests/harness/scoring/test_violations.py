@@ -58,10 +58,10 @@ def codes(
         turns=(turn,), initial_state={"rows": state}, final_state={"rows": state}
     )
     nothing_expected = match_calls([], [], schemas={})
-    found = find_violations(
+    violations = find_violations(
         scenario, trajectory, [nothing_expected], schemas={"write": schema}, today=MONDAY
     )
-    return [each.code for each in found]
+    return [each.code for each in violations]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_forbidden_call_compares_arguments_as_expected_calls(
 ) -> None:
     tool: ToolDefinition = echo_tool(parameters=WRITE)
     tool = replace(tool, implied={"day": TODAY})
-    found = codes(args, forbid=forbid, schema=tool.schema_on(MONDAY))
-    assert found == (["forbidden_call"] if is_hit else [])
+    violation_codes = codes(args, forbid=forbid, schema=tool.schema_on(MONDAY))
+    assert violation_codes == (["forbidden_call"] if is_hit else [])
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_id_is_known_where_it_is_a_whole_word(value: Any, text: str, *, is_known
     expected = [] if is_known else ["invented_id"]
     assert codes({"note_id": value}, user=text) == expected
     assert codes({"note_id": value}, state=[{"text": f"zu: {text}"}]) == expected
-    found = {"status": "ok", "data": {"notes": [f"zu\n{text}"]}}
-    assert codes({"note_id": value}, result=found) == expected
+    search_result = {"status": "ok", "data": {"notes": [f"zu\n{text}"]}}
+    assert codes({"note_id": value}, result=search_result) == expected
 
 
 @pytest.mark.parametrize("name", ["id", "note_id", "noteId", "NOTE_ID"])

@@ -20,6 +20,7 @@ from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, Tool
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import tool_spec
 from lhkit.toolset import load_toolset, registry_of
+from tests.hostile import json_values
 from tests.models.dialects.chat_templates import NEWEST, REVISIONS, rendered, templates_folder
 from tests.models.dialects.functiongemma_prompts import EXTENSION, PROMPTS
 
@@ -106,15 +107,7 @@ KEYS = st.from_regex(r"[A-Za-z가-힣_][\w.\-@$/]{0,6}", fullmatch=True)
 NAMES = KEYS | st.sampled_from(
     ["type", "description", "properties", "required", "nullable", "items"]
 )
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-    max_leaves=6,
-)
+JSON = json_values(WORDS, KEYS, max_leaves=6)
 OBJECTS = st.dictionaries(KEYS, JSON, max_size=4)
 COMMON: dict[str, Any] = {
     "description": WORDS,

@@ -1,4 +1,4 @@
-"""Training text: prompts as served, and spans of what the model writes."""
+"""Training text: prompts as served, and spans of the model's output."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -177,8 +177,8 @@ def vllm_found() -> tuple[dict[str, list[Any]], list[str]]:
         command, input=written, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    found, parsers = json.loads(done.stdout.rpartition("FOUND")[2])
-    return dict(zip(CASES, found, strict=True)), parsers
+    parsed, parsers = json.loads(done.stdout.rpartition("FOUND")[2])
+    return dict(zip(CASES, parsed, strict=True)), parsers
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -92,30 +92,32 @@ def main() -> None:
     parser.add_argument("--port", type=int)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--served-model-name", nargs="+", default=[])
-    told, _ = parser.parse_known_args()
-    if told.mode in DEATHS:
-        sys.exit("\n".join(DEATHS[told.mode]))
-    if told.mode == "worker":
-        stay(told.pids)
-    if told.mode == "orphan-maker":
-        subprocess.Popen([sys.executable, "-S", __file__, "--pids", told.pids, "--mode", "worker"])
+    options, _ = parser.parse_known_args()
+    if options.mode in DEATHS:
+        sys.exit("\n".join(DEATHS[options.mode]))
+    if options.mode == "worker":
+        stay(options.pids)
+    if options.mode == "orphan-maker":
+        subprocess.Popen(
+            [sys.executable, "-S", __file__, "--pids", options.pids, "--mode", "worker"]
+        )
         return
-    note_pid(told.pids)
-    if told.mode == "stubborn":
+    note_pid(options.pids)
+    if options.mode == "stubborn":
         memory = SharedMemory(create=True, size=1024)
-        told.pids.with_name("shared-memory").write_text(memory.name)
-        start_workers(told.pids)
+        options.pids.with_name("shared-memory").write_text(memory.name)
+        start_workers(options.pids)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stderr.write("INFO [default_loader.py:1] Loading weights took 1 seconds\n")
     sys.stderr.flush()
-    if told.mode == "never-ready":
+    if options.mode == "never-ready":
         threading.Event().wait()
-    while told.pids.with_name("loading").exists():
+    while options.pids.with_name("loading").exists():
         threading.Event().wait(0.02)
-    weights = told.model / "model.safetensors"
-    Served.names, Served.root = told.served_model_name, str(told.model)
+    weights = options.model / "model.safetensors"
+    Served.names, Served.root = options.served_model_name, str(options.model)
     Served.weights = weights.read_text() if weights.exists() else ""
-    HTTPServer((told.host, told.port), Served).serve_forever()
+    HTTPServer((options.host, options.port), Served).serve_forever()
 
 
 if __name__ == "__main__":

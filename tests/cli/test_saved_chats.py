@@ -1,4 +1,4 @@
-"""A talk over tools of one's own, in a terminal or a panel, becomes a scenario of them."""
+"""A chat over tools of the user, in a terminal or a panel, becomes a scenario of them."""
 
 import io
 import re
@@ -100,7 +100,7 @@ def model(locale: str) -> ScriptedModel:
 async def terminal(
     reference: str, locale: str, settings: Settings, typed: list[str], **options: Path
 ) -> str:
-    """Return what a terminal shows of a talk."""
+    """Return the terminal output of a chat."""
     localized = settings.model_copy(update={"locale": locale})
     around = open_live_session(reference, options.get("world"), options.get("file"), localized)
     shown = io.StringIO()
@@ -220,8 +220,8 @@ async def test_saved_chat_has_the_criterion_of_its_toolset(
 async def test_terminal_clear_resets_initial_state(settings: Settings, folder: Path) -> None:
     world = folder / "world.yaml"
     world.write_text("booked: [{id: b1, room: red, hour: 8}]\n", encoding="utf-8")
-    said = SAID["en"][0]
-    typed = [said, "/clear", said, "/save one.yaml", "/quit"]
+    message = SAID["en"][0]
+    typed = [message, "/clear", message, "/save one.yaml", "/quit"]
     await terminal(WITH_A_WORLD[0], "en", settings, typed, world=world)
     (saved,) = yaml.safe_load((folder / "one.yaml").read_text(encoding="utf-8"))
     assert [row["id"] for row in saved["world"]["booked"]] == ["b1", "b2"]
