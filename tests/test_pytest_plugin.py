@@ -181,6 +181,13 @@ def check_page(name: str, page: str) -> None:
     assert len(page.splitlines()) <= LONGEST_PAGE - 4  # lines that `page_of` leaves out
 
 
+def test_plugin_names_a_key_with_an_invalid_number(project: Path, run_pytest: RunPytest) -> None:
+    (project / "tox.ini").write_text("[pytest]\nlhkit_repeats = two\n", encoding="utf-8")
+    code, output = run_pytest(*GOLD)
+    assert code == int(pytest.ExitCode.USAGE_ERROR)
+    assert "lhkit_repeats is invalid: " in output
+
+
 @pytest.mark.slow  # waits between two attempts
 def test_plugin_page_of_a_server_that_dies(
     dying_server: str, project: Path, run_pytest: RunPytest
@@ -338,7 +345,7 @@ def test_plugin_keeps_the_records_of_a_killed_run_and_continues(
     assert (folder / "records.jsonl").read_bytes().startswith(before)
     run = lhkit.Run.load(folder)
     assert len(run.records) == 60
-    assert [(i.kept, i.played, i.finished) for i in run.manifest.invocations] == [
+    assert [(i.kept, i.completed, i.finished) for i in run.manifest.invocations] == [
         (0, 0, False),
         (whole, 60 - whole, True),
     ]
@@ -402,7 +409,7 @@ def test_plugin_completes_a_run_after_one_repeat_was_selected(
     options = (*GOLD, "--lhkit-run=part", "--lhkit-repeats=2")
     assert outcomes(run_pytest(*options, "shopping.scenario.yaml::add#2")[1]) == {"passed": 1}
     invocation = lhkit.Run.load(project / "runs" / "part").manifest.invocations[-1]
-    assert (invocation.played, invocation.finished) == (1, False)
+    assert (invocation.completed, invocation.finished) == (1, False)
     code, output = run_pytest(*options)
     assert (code, "Kept from the previous run: 1 of 6 samples." in output) == (0, True)
 
