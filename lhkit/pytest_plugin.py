@@ -586,7 +586,7 @@ class Plugin:
         """Print what was kept, left out, or could not be written."""
         if self._usage_error:
             terminalreporter.write_line(f"ERROR: {self._usage_error}", red=True)
-        for line in self._summary():
+        for line in dict.fromkeys(self._summary()):  # planning and the records may warn of the same
             terminalreporter.write_line(f"lhkit: {line}")
 
     def _summary(self) -> Iterator[str]:
