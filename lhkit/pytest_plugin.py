@@ -115,8 +115,11 @@ def _given(config: pytest.Config, option: _Option) -> Any:
     """Return the value on the command line, else in the configuration file, else None."""
     value = config.getoption(option.key)
     if value is None:
-        value = config.getini(option.key) or None
-        value = int(value) if value and option.kind is int else value
+        try:
+            value = config.getini(option.key) or None
+            value = int(value) if value and option.kind is int else value
+        except (pytest.UsageError, TypeError, ValueError) as error:  # do not name the key
+            raise pytest.UsageError(f"{option.key} is invalid: {error}") from None
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -583,7 +586,7 @@ class Plugin:
         """Print counts of reused samples, notices and errors."""
         if self._usage_error:
             terminalreporter.write_line(f"ERROR: {self._usage_error}", red=True)
-        for line in self._summary():
+        for line in dict.fromkeys(self._summary()):  # planning and the records may warn of the same
             terminalreporter.write_line(f"lhkit: {line}")
 
     def _summary(self) -> Iterator[str]:

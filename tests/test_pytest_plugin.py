@@ -181,6 +181,13 @@ def check_page(name: str, page: str) -> None:
     assert len(page.splitlines()) <= LONGEST_PAGE - 4  # lines that `page_of` leaves out
 
 
+def test_plugin_names_a_key_with_an_invalid_number(project: Path, run_pytest: RunPytest) -> None:
+    (project / "tox.ini").write_text("[pytest]\nlhkit_repeats = two\n", encoding="utf-8")
+    code, output = run_pytest(*GOLD)
+    assert code == int(pytest.ExitCode.USAGE_ERROR)
+    assert "lhkit_repeats is invalid: " in output
+
+
 @pytest.mark.slow  # waits between two attempts
 def test_plugin_page_of_a_server_that_dies(
     dying_server: str, project: Path, run_pytest: RunPytest

@@ -81,10 +81,10 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     for arm in arms:
         base_url = arm.options.base_url or settings.base_url
         if arm.options.runtime is not None and (base_url or arm.options.model in REFERENCE_MODELS):
+            key = "arms.runtimes" if suite.arms.runtimes else "runtime"
             raise UsageError(
-                f"arms.runtimes is for models that lhkit serves itself, which "
-                f"{arm.options.model or base_url} is not: remove it from arms.models, or runtimes "
-                "from [arms]"
+                f"{key} is for models that lhkit serves itself, which "
+                f"{arm.options.model or base_url} is not: remove that model, or {key}"
             )
         evaluations[arm.name] = prepare_evaluation(
             arm.options,

@@ -313,7 +313,8 @@ async def test_matrix_warns_if_server_does_not_report_weights(
         ('[arms]\nmodels = ["gold"]\ndialects = ["pythonic"]\nconstraints = ["auto"]', "pythonic"),
         ('[arms]\nruntimes = ["ollama"]', "arms.runtimes"),
         ('[arms]\nruntimes = ["llama.cpp"]\nconstraints = ["auto"]', "--constrain off"),
-        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "gold is not"),
+        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "^arms.runtimes .* gold is not"),
+        ('model = "gold"\nruntime = "vllm"', "^runtime .* gold is not"),
         (
             'arms.runtimes = ["vllm"]\narms.models = [{name = "m", base_url = "http://box:1"}]',
             "m is not",

@@ -192,6 +192,29 @@ def test_missing_extra_is_named(extra: str, code: str, args: str, project: Path)
         assert done.returncode == 0, done.stderr
 
 
+CLIENT = """
+import importlib
+import pkgutil
+import lhkit.models.client as client
+for module in pkgutil.walk_packages(client.__path__, "lhkit.models.client."):
+    importlib.import_module(module.name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "drivers"),
+    [
+        ("import lhkit.toolset", ("lhkit.chat.controller", "lhkit.harness", "lhkit.notebook")),
+        (CLIENT, ("lhkit.confirm", "lhkit.tools", "lhkit.chat", "lhkit.harness", "jsonschema")),
+    ],
+    ids=["toolset", "client"],
+)
+def test_values_load_no_drivers(code: str, drivers: tuple[str, ...], tmp_path: Path) -> None:
+    loaded = loaded_by(code, folder=tmp_path)
+    assert "lhkit.models.client.vllm" in loaded or "lhkit.toolset" in loaded
+    assert not [name for name in loaded if name.startswith(drivers)]
+
+
 def test_demo_panel_loads_no_heavy_library(tmp_path: Path) -> None:
     code = "from lhkit.notebook import demo_panel; demo_panel()"
     loaded = loaded_by(code, folder=tmp_path)

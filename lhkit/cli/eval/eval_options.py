@@ -58,6 +58,7 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         "concurrency": typer.Option(
             help="Conversations at once. Default: as many as the server can run."
         ),
+        "max_attempts": typer.Option(help="Attempts per sample, if the server fails."),
         "max_tokens": typer.Option(
             help=f"Most tokens of a model message. Default: {REPLY_TOKENS}."
         ),

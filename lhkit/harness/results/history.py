@@ -133,16 +133,21 @@ class History:
 
         Raises:
             MissingRunError: there is no run.
+            RunError: no run can be read.
         """
         points: list[HistoryPoint] = []
         unreadable: list[Path] = []
+        reason: RunError | None = None
         for path in sorted(Path(folder).rglob(RECORDS)):
             try:
                 run = Run.load(path.parent)
-            except RunError:
+            except RunError as error:
+                reason = reason or error
                 unreadable.append(path.parent)
             else:
                 points.append(_point(run, path.parent))
+        if not points and reason is not None:
+            raise reason
         if not points:
             raise MissingRunError(f"{folder} has no run. Give a folder of runs, such as runs")
         points.sort(key=_order)
@@ -202,10 +207,12 @@ class History:
             scenarios=len(suite.scenarios),
             toolset=suite.toolset or DEFAULT_TOOLSET,
         )
-        left_out = {"other_suites": self.other_suites, "partial": self.partial}
-        for name, count in (left_out | {"unreadable": len(self.unreadable)}).items():
+        for name, count in {"other_suites": self.other_suites, "partial": self.partial}.items():
             if count:
                 yield catalog.text(f"history.{name}", count=count)
+        if self.unreadable:
+            names = shortened_list([folder.name for folder in self.unreadable])
+            yield catalog.text("history.unreadable", count=len(self.unreadable), names=names)
         changed = [point for point in self.points if point.changed_scenarios]
         if changed:
             names = shortened_list([point.folder.name for point in changed])

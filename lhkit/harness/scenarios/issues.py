@@ -153,16 +153,11 @@ def _error_message(errors: Sequence[ErrorDetails], known: Sequence[str]) -> str:
     return message + did_you_mean(name, known)
 
 
-_RENAMED: Mapping[str, str] = {"faults": "tool_failures"}
-"""Keys of scenario files from before a first release that look unlike the present ones."""
-
-
 def did_you_mean(written: Any, known: Sequence[str]) -> str:
     """Return `: did you mean …?` with the closest known word, or an empty text."""
     if not isinstance(written, str):
         return ""
-    renamed = _RENAMED.get(written, "")
-    close = [renamed] if renamed in known else get_close_matches(written.lower(), known, n=1)
+    close = get_close_matches(written.lower(), known, n=1)
     return f": did you mean {close[0]}?" if close else ""
 
 

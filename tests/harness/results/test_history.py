@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lhkit
-from lhkit.base.errors import MissingRunError, UsageError
+from lhkit.base.errors import MissingRunError, RunError, UsageError
 from lhkit.base.locales import load_catalog
 from lhkit.cli.report import ReportOptions, report_run
 from lhkit.harness.records.record import SCHEMA, encode_record
@@ -67,6 +67,18 @@ def test_history_has_whole_runs_of_the_newest_suite_by_date(runs: Path) -> None:
     assert list(frame.columns) == [column.name for column in HISTORY]
 
 
+def test_history_names_runs_that_cannot_be_read(runs: Path) -> None:
+    for locale in ("ko", "en"):
+        notes = lhkit.History.load(runs).table(load_catalog(locale)).notes
+        assert any("broken" in note for note in notes)
+
+
+def test_history_of_old_runs_only_gives_the_reason(tmp_path: Path) -> None:
+    write_run(tmp_path / "old", "pp", schema=SCHEMA - 1)
+    with pytest.raises(RunError, match="earlier lhkit"):
+        lhkit.History.load(tmp_path)
+
+
 def test_history_of_the_suite_of_a_run(runs: Path) -> None:
     history = lhkit.History.load(runs, like=Run.load(runs / "part"))
     assert [point.folder.name for point in history.points] == ["part"]
@@ -94,7 +106,7 @@ async def test_report_history_writes_a_page_and_prints_the_table(
         assert "3 runs of 4 scenarios of life-helper" in text
         assert "only a part of the suite or are unfinished: 3 runs." in text
         assert "another suite: 2 runs." in text
-        assert "cannot be read: 1 run." in text
+        assert "cannot be read: 1 run (broken)." in text
         assert "Other scenario contents than in the newest run: 1 run (first)." in text
         assert text.rindex("third") < text.rindex("second")
     assert "data:image/svg+xml" in page

@@ -38,7 +38,7 @@ OPENS = {
 }
 """Options that say how to open the model and the toolset, which `replay` is given."""
 
-NOT_OFFERED = {"max_attempts", "instructions"}
+NOT_OFFERED = {"instructions"}
 """Options of a run that the command line does not have."""
 
 CHATS = """

@@ -375,9 +375,3 @@ def test_scenario_refuses_an_invalid_criterion(ac: str, issue: str, tmp_path: Pa
     file.write_text(f"- id: a\n  ac: {ac}\n  turns: [{{user: hi}}]\n", encoding="utf-8")
     with pytest.raises(ScenarioError, match=rf"a.yaml:2: a.ac: {issue}"):
         load_scenarios([file])
-
-
-def test_loader_names_the_new_key_of_an_earlier_one(load: Load) -> None:
-    message = r":4: a\.faults: unknown field: did you mean tool_failures\?"
-    with pytest.raises(ScenarioError, match=message):
-        load(HEAD + "turns: [{user: x}]\n  faults: [{tool: t}]\n")
