@@ -228,6 +228,8 @@ async def test_plugin_says_that_dialect_does_not_fit(
         bodies = server.bodies
     printed = done.stdout + done.stderr  # a refusal at the start is an error of usage
     assert expected in printed, printed
+    warnings = [line for line in printed.splitlines() if line.startswith("lhkit: ")]
+    assert len(warnings) == len({*warnings})
     if not expected:
         assert "lhkit: Warning" not in printed
         assert all("<start_of_turn>developer" in body["prompt"] for body in bodies)
