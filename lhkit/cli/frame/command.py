@@ -18,7 +18,6 @@ from typing import (
 )
 
 import typer
-from annotated_types import Ge
 from pydantic import BaseModel, ConfigDict
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo, OptionInfo
@@ -147,7 +146,7 @@ def _inherited_option(options_type: type[Options], name: str) -> OptionInfo | No
     option = copy(option)
     field = options_type.model_fields[name]
     # above the upper limit, the model's own message is clearer than typer's
-    option.min = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    option.min = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
     if field.annotation is bool and not option.param_decls:  # without a --no-NAME
         option.param_decls = (f"--{name.replace('_', '-')}",)
     return cast(OptionInfo, option)
