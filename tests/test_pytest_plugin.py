@@ -54,6 +54,8 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(PROJECT / name, pytester.path)
     pytester.makeini("[pytest]")
     monkeypatch.setenv("COLUMNS", "80")
+    for name in ("CI", "BUILD_NUMBER"):  # where pytest does not shorten the lines of its summary
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("LHKIT_BASE_URL", raising=False)
     return pytester.path
 

@@ -40,6 +40,7 @@ BAD: list[tuple[str, str]] = [
             (EVAL, "--gpus-per-replica", f"-1 {HUGE} x"),
             (EVAL, "--cpus-per-replica", f"-1 {HUGE} x"),
             (EVAL, "--max-tokens", f"0 {HUGE} x"),
+            (EVAL, "--max-attempts", f"0 {HUGE} x"),
             (EVAL, "--fail-under", "-1 101 nan x"),
             (EVAL, "--max-violations", "-1 x"),
             (EVAL, "--max-p95-turn", "-1s 3 nan x"),

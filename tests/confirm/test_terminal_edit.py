@@ -129,7 +129,7 @@ async def test_terminal_edit_can_make_values_null_and_leave_them_out() -> None:
     assert (ran["note"], ran["when"], ran["flag"]) == (None, "2026-11-25", False)
     assert ran.get("count", 7) == 7  # left out, the default applies
     for text in (
-        "/null makes a value null",
+        "/null sets a value to null",
         "a text or null",
         "default: 7",
         "current value: null",

@@ -98,8 +98,9 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert all(f'"location":"{page}' in index for page in ("own-tools.html", "ko/own-tools.html"))
     assert "--fail-under" in (tmp_path / "reference" / "cli.html").read_text(encoding="utf-8")
     assert "(scenarios.html)" in (tmp_path / "llms.txt").read_text(encoding="utf-8")
-    schema = (ROOT / "lhkit" / "harness" / "scenario.schema.json").read_text(encoding="utf-8")
-    assert (tmp_path / "scenario.schema.json").read_text(encoding="utf-8") == schema
+    schema = ROOT / "lhkit" / "harness" / "scenarios" / "scenario.schema.json"
+    written = tmp_path / "scenario.schema.json"
+    assert written.read_text(encoding="utf-8") == schema.read_text(encoding="utf-8")
 
 
 READ = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("notebooks/*.ipynb")]

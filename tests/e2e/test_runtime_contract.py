@@ -22,7 +22,7 @@ from lhkit.models.serving.llama_cpp_server import PARALLEL
 from lhkit.models.weights.weights import ensure_tuned
 from lhkit.settings import Settings
 from tests.e2e.test_gemma import running_requests
-from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, asked
+from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, request_of
 
 pytestmark = [
     pytest.mark.anyio,
@@ -87,7 +87,7 @@ async def test_runtime_prompt_tokens_match_with_one_bos(
     served: ChatModel, row: Row, settings: Settings, text: str
 ) -> None:
     """Of all runtimes: so each reads it as vLLM does."""
-    _, last = await answered(served, asked(text, max_tokens=1))
+    _, last = await answered(served, request_of(text, max_tokens=1))
     folder = await ensure_tuned(settings.cache_dir)
     from tokenizers import Tokenizer
 
@@ -100,7 +100,7 @@ async def test_runtime_prompt_tokens_match_with_one_bos(
 
 
 async def test_runtime_stops_at_end_of_turn(served: ChatModel, row: Row) -> None:
-    _, last = await answered(served, asked("안녕!", max_tokens=60))
+    _, last = await answered(served, request_of("안녕!", max_tokens=60))
     assert (last.reason, last.truncated) == ("stop", False)
     assert "<" not in last.raw_text
     assert 1 < last.usage.completion_tokens < 60
@@ -113,19 +113,19 @@ async def test_runtime_stops_at_end_of_turn(served: ChatModel, row: Row) -> None
 
 async def test_runtime_stream_matches_the_text(served: ChatModel) -> None:
     """To a question that gets words: of the others some get a call, which is not streamed."""
-    words, last = await answered(served, asked(SAID[-1], max_tokens=24, is_bare=True))
+    words, last = await answered(served, request_of(SAID[-1], max_tokens=24, is_bare=True))
     assert len(words) > 1
     assert "".join(words).strip() == last.text.strip()
 
 
 async def test_runtime_limits_tokens(served: ChatModel) -> None:
-    _, last = await answered(served, asked("안녕!", max_tokens=3, is_bare=True))
+    _, last = await answered(served, request_of("안녕!", max_tokens=3, is_bare=True))
     assert (last.reason, last.truncated, last.usage.completion_tokens) == ("length", True, 3)
 
 
 async def test_runtime_greedy_is_reproducible_and_cached(served: ChatModel, row: Row) -> None:
     """Behind a first time that fills the cache: one that reads all sums in another order."""
-    request = asked("카페인 줄이는 법 찾아줘")
+    request = request_of("카페인 줄이는 법 찾아줘")
     _, second, third = [(await answered(served, request))[1] for _ in range(3)]
     assert second.raw_text == third.raw_text != ""
     assert second.token_ids == third.token_ids
@@ -137,7 +137,7 @@ async def test_runtime_greedy_is_reproducible_and_cached(served: ChatModel, row:
 
 
 async def test_runtime_timings(served: ChatModel) -> None:
-    _, last = await answered(served, asked("안녕!", is_bare=True))
+    _, last = await answered(served, request_of("안녕!", is_bare=True))
     first_s, last_s = last.timing.first_token_s, last.timing.last_token_s
     assert first_s is not None
     assert last_s is not None
@@ -148,7 +148,7 @@ async def test_runtime_multi_token_characters(served: ChatModel) -> None:
     """What is streamed is no half of one. Many emoji are such, too; this model writes none."""
     characters = "👩‍👩‍👧😀 쀍뷁"
     shown = (UserMessage(text=characters), ModelMessage(text=characters)) * 3
-    request = asked(characters, max_tokens=60, is_bare=True)
+    request = request_of(characters, max_tokens=60, is_bare=True)
     words, last = await answered(served, replace(request, messages=(*shown, *request.messages)))
     assert "쀍" in last.raw_text  # the tokenizer has three bytes for it
     assert "".join(words).strip() == last.text.strip()
@@ -157,13 +157,13 @@ async def test_runtime_multi_token_characters(served: ChatModel) -> None:
 
 async def test_runtime_early_close_frees_the_slot(served: ChatModel, row: Row) -> None:
     """More are left than a server has slots: else the last would wait for the first to end."""
-    request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=4000, is_bare=True)
+    request = request_of("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=4000, is_bare=True)
     await until_idle(served, row)
     for _ in range(PARALLEL + 1):
         async with aclosing(served.stream(request)) as events:  # type: ignore[type-var] # a generator
             await anext(events)
     await until_idle(served, row)
-    _, last = await answered(served, asked("안녕!", max_tokens=2, is_bare=True))
+    _, last = await answered(served, request_of("안녕!", max_tokens=2, is_bare=True))
     assert last.raw_text
 
 
@@ -171,7 +171,7 @@ async def test_runtime_concurrent_requests_match_single_ones(
     served: ChatModel,
 ) -> None:
     """What one says does not get into another."""
-    requests = [asked(f"습관 {number}개 보여줘", 12, is_bare=True) for number in range(BESIDE)]
+    requests = [request_of(f"습관 {number}개 보여줘", 12, is_bare=True) for number in range(BESIDE)]
     beside = await asyncio.gather(*(answered(served, each) for each in requests))
     for (words, last), request in zip(beside, requests, strict=True):
         (message,) = request.messages
@@ -184,5 +184,5 @@ async def test_runtime_rejects_long_prompts(
     served: ChatModel,
 ) -> None:
     with pytest.raises(ContextTooLongError):
-        await answered(served, asked("아주 길다. " * 6000))
-    assert (await answered(served, asked("안녕!", max_tokens=2, is_bare=True)))[1].raw_text
+        await answered(served, request_of("아주 길다. " * 6000))
+    assert (await answered(served, request_of("안녕!", max_tokens=2, is_bare=True)))[1].raw_text

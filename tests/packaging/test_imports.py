@@ -240,7 +240,9 @@ def test_cli_report_and_compare_import_no_models() -> None:
     commands = ("lhkit.cli.report", "lhkit.cli.compare")
     reached = {name for command in commands for name in reachable_modules(command, files)}
     packages = {name.split(".")[1] for name in reached}
-    assert packages.isdisjoint({"models", "lifehelper", "app", "notebook"})
+    assert packages.isdisjoint({"lifehelper", "app", "notebook"})
+    rooms = {name.split(".")[2] for name in reached if name.startswith("lhkit.models.")}
+    assert rooms.isdisjoint({"client", "dialects", "recorded", "serving", "weights"})
 
 
 def test_lhkit_does_not_import_evals() -> None:

@@ -204,7 +204,8 @@ def append_many(folder: Path, begin: int, count: int) -> None:
     seen = turn_sha256(record.trajectory.turns[place.turn])
     file = ReviewFile(folder, "kim")
     for number in range(begin, begin + count):
-        file.append(Label(place=place, held=LabelKind.NOT_FINE, turn_sha256=seen, say=str(number)))
+        verdict = LabelKind.NOT_FINE
+        file.append(Label(place=place, verdict=verdict, turn_sha256=seen, say=str(number)))
 
 
 def test_review_file_keeps_every_label_of_two_processes(theirs: Path) -> None:
@@ -239,7 +240,8 @@ def test_forget_chats_keeps_the_labels_of_other_chats(theirs: Path) -> None:
     for record in Run.load(theirs).records:
         place = list(places_of(record))[-1]
         seen = turn_sha256(record.trajectory.turns[place.turn])
-        ReviewFile(theirs, "kim").append(Label(place=place, held=LabelKind.FINE, turn_sha256=seen))
+        written = Label(place=place, verdict=LabelKind.FINE, turn_sha256=seen)
+        ReviewFile(theirs, "kim").append(written)
     forget_chats(theirs, [name])
     assert [label.place.sample for label in ReviewFile(theirs, "kim").labels] == ["other"]
 
