@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import lhkit
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -262,3 +264,16 @@ def test_cli_rescore_imports_no_server() -> None:
             "lhkit.models.weights.weights",
         }
     )
+
+
+def test_type_checkers_read_the_public_names_of_the_table() -> None:
+    """The two lists in `lhkit/__init__.py` agree; a type checker needs a static one."""
+    tree = ast.parse((ROOT / "lhkit" / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    static = {
+        alias.name: each.module
+        for each in block.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    }
+    assert static == {name: f"lhkit.{module}" for name, module in lhkit._MODULES.items()}
