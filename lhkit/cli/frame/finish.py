@@ -45,8 +45,14 @@ class _LogFile(RotatingFileHandler):
         self.is_complete = False
 
 
-def finish(run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]]) -> None:
+def finish(
+    run: Runner, start: Callable[["Settings"], tuple["Settings", Coroutine[Any, Any, int]]]
+) -> None:
     """Run a command and exit with its code; an error becomes one line on standard error.
+
+    Args:
+        run: runs a coroutine to its end.
+        start: returns the settings of the project and the command, from those of the environment.
 
     Raises:
         typer.Exit: always, with the exit code.
@@ -58,8 +64,9 @@ def finish(run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]
         settings = load_settings()
         hide(settings.api_key)
         log = log_to_file(settings)
+        settings, command = start(settings)
         with _printed_notices(settings.locale):
-            code = run(command(settings))
+            code = run(command)
     except (UsageError, MissingPackageError) as error:  # another try would end the same
         code = _print_error(error, ExitCode.USAGE)
     except LhkitError as error:
