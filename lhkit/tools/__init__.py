@@ -6,6 +6,7 @@
 - `validation`: checks a call's arguments; `describe` words the messages for the model.
 - `dispatcher`: `ToolDispatcher`, which validates, confirms and runs one call; `outcome_draft`
   collects its outcome.
+- `rules`, `refusals`: what may refuse a call before the user is asked, and how it is run.
 - `json_schema`, `drafts`: JSON Schema and its older drafts (`lhkit.base` navigates schemas).
 - `notices`: tools that are left out, descriptions that are cut.
 

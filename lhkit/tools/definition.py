@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from lhkit.base.json_values import JSON
 from lhkit.base.schema import with_defaults
 from lhkit.confirm.summary import Summarizer
-from lhkit.conversation.tool_results import ToolResult
+from lhkit.conversation.tool_results import ToolErr, ToolResult
 from lhkit.conversation.tool_spec import ToolSpec
 from lhkit.tools.validation import Check
 
@@ -21,6 +21,11 @@ TODAY: Final[Mapping[str, JSON]] = MappingProxyType({"date": "today"})
 Handler: TypeAlias = Callable[[Mapping[str, JSON], Any], Awaitable[ToolResult] | ToolResult]
 """Takes (validated arguments, dependencies), returns a result. May be a coroutine function; a plain
 function must be quick, because it runs on the event loop."""
+
+Rule: TypeAlias = Callable[..., Awaitable[ToolErr | None] | ToolErr | None]
+"""Takes (a copy of the arguments as the card shows them) and, with a second parameter, the
+dependencies; returns None to allow the call, or the `ToolErr` that refuses it. May be a coroutine
+function. It must not write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,9 @@ class ToolDefinition(ToolSpec):
         timeout_s: limit for the handler, in seconds.
         check: validates what the schema cannot express, such as that an end is after its start.
             Runs before the user is asked. Returns `invalid(field, expected, value)` to refuse.
+            It sees the arguments alone; a check that needs the data is one of the `rules`.
+        rules: refuse a call before the user is asked, by the data as it is: see `Rule`, and
+            `ToolRegistry.tool(check=…)`. A rule that raises, or returns something else, refuses.
         implied: values of optional arguments that the handler fills in when they are left out and
             that the schema does not state as `default`, or `TODAY`. A destructive call gets them
             before the user is asked; for comparing calls; hidden from the model. Example:
@@ -51,6 +59,7 @@ class ToolDefinition(ToolSpec):
     summarize: Summarizer | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
     check: Check | None = None
+    rules: Sequence[Rule] = ()
     implied: Mapping[str, JSON] = field(default_factory=dict)
     repeatable: bool = False
     claims: Mapping[str, Sequence[str]] = field(default_factory=dict)

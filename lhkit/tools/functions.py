@@ -39,7 +39,7 @@ from lhkit.base.json_values import JSON, NotJsonError, compact, json_or_repr, pl
 from lhkit.base.schema import with_subschemas
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
-from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.definition import Rule, ToolDefinition
 from lhkit.tools.validation import Invalid, PreparedCall, invalid, running_call
 
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -56,6 +56,7 @@ def tool_from_function(
     implied: Mapping[str, JSON],
     repeatable: bool,
     claims: Mapping[str, Sequence[str]],
+    rules: Sequence[Rule] = (),
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
@@ -104,6 +105,7 @@ def tool_from_function(
         implied=implied,
         repeatable=repeatable,
         claims=claims,
+        rules=rules,
     )
 
 

@@ -22,6 +22,7 @@ from lhkit.base.schema import (
 from lhkit.tools.definition import TODAY, ToolDefinition
 from lhkit.tools.drafts import upgrade_schema
 from lhkit.tools.json_schema import Draft202012Validator, SchemaError
+from lhkit.tools.rules import rule_issue, takes_more_than_arguments
 from lhkit.tools.validation import value_issue
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -46,7 +47,8 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
     schema = _check_schema(name, definition.parameters)
     if schema is not definition.parameters:
         definition = replace(definition, parameters=schema)
-    for issue in chain(_implied_issues(definition), _claims_issues(definition)):
+    issues = (_implied_issues, _claims_issues, _rule_issues)
+    for issue in chain.from_iterable(find(definition) for find in issues):
         raise RegistrationError(f"tool {name!r}: {issue}")
     return definition
 
@@ -98,6 +100,18 @@ def _implied_issues(definition: ToolDefinition) -> Iterator[str]:
             issue = value_issue(schema, argument, value)
         if issue:
             yield f"implied {argument!r}: {issue}"
+
+
+def _rule_issues(definition: ToolDefinition) -> Iterator[str]:
+    if definition.check is not None and takes_more_than_arguments(definition.check):
+        yield "check: it takes the arguments alone: give one that sees the data as rules=[…]"
+    rules: Any = definition.rules
+    if isinstance(rules, str) or not isinstance(rules, Sequence):
+        yield "rules: give a list of functions"
+        return
+    for rule in rules:
+        if issue := rule_issue(rule):
+            yield f"check: {issue}"
 
 
 def _claims_issues(definition: ToolDefinition) -> Iterator[str]:
