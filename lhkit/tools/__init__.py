@@ -1,7 +1,7 @@
 """Tools: from a Python function to the result of one call.
 
 - `definition`: `ToolDefinition`, the value that describes one tool.
-- `functions`: derives a definition from a typed, documented function.
+- `functions`: derives a definition from a typed, documented function; `docstrings` reads its texts.
 - `registry`: `ToolRegistry`, tools by name; `registration` checks each definition.
 - `validation`: checks a call's arguments; `describe` words the messages for the model.
 - `dispatcher`: `ToolDispatcher`, which validates, confirms and runs one call; `outcome_draft`

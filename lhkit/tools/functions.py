@@ -1,6 +1,7 @@
 """Derive a tool from a typed, documented function; pydantic makes its schema."""
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field as DataclassField
@@ -40,7 +41,10 @@ from lhkit.base.schema import with_subschemas
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Rule, ToolDefinition
+from lhkit.tools.docstrings import read_docstring
 from lhkit.tools.validation import Invalid, PreparedCall, invalid, running_call
+
+_log = logging.getLogger(__name__)
 
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -64,7 +68,8 @@ def tool_from_function(
     refused before the user is asked. A returned mapping becomes `ToolOk`. Any other value becomes
     `ToolOk({"result": value})` if the return annotation names its type, else it is an error.
 
-    The name is by default the function's, the description the first paragraph of its docstring.
+    The name is by default the function's, the description the first paragraph of its docstring,
+    whose part on parameters (`Args:`) describes those without a description of their own.
     The other options are those of `ToolDefinition`.
 
     Raises:
@@ -80,22 +85,22 @@ def tool_from_function(
     tool_name = name or getattr(function, "__name__", body.__name__)
     if tool_name == "__call__":
         raise RegistrationError(f"tool {function!r}: the object has no name: give name=")
-    doc = _docstring(function, body)
-    if not (description or doc):
+    doc = read_docstring(_docstring(function, body))
+    if not (description or doc.description):
         raise RegistrationError(
             f"tool {tool_name!r}: the function needs a docstring or description=, which the model "
             "reads"
         )
     parameters = _parameters(tool_name, function)
     takes_deps = any(parameter.name == DEPS_PARAMETER for parameter in parameters)
-    arguments = _arguments(tool_name, body, parameters)
+    arguments = _arguments(tool_name, body, parameters, doc.parameters)
     if is_destructive:
         _require_json_defaults(tool_name, arguments)
     result_type = _result_type(tool_name, function, body)
     handler = FunctionHandler(function, arguments, result_type, takes_deps)
     return ToolDefinition(
         name=tool_name,
-        description=description or " ".join(doc.split("\n\n")[0].split()),
+        description=description or doc.description,
         parameters=arguments.schema,
         handler=handler,
         is_destructive=is_destructive,
@@ -369,7 +374,12 @@ def _inexact_numbers(given: Any, value: Any, path: str = "") -> Iterator[tuple[s
             yield path, given
 
 
-def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter]) -> _Arguments:
+def _arguments(
+    tool_name: str,
+    body: Any,
+    parameters: Iterable[inspect.Parameter],
+    texts: Mapping[str, str],
+) -> _Arguments:
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
     arguments = [parameter for parameter in parameters if parameter.name != DEPS_PARAMETER]
@@ -406,7 +416,29 @@ def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter
         raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error}") from error
     in_json = dict(zip(model.model_fields, schema.get("properties", {}), strict=True))
     parameters_of = {in_json[field]: parameter for field, parameter in names.items()}
-    return _Arguments(model, schema, in_json, parameters_of)
+    described = {name: texts.get(parameter, "") for name, parameter in parameters_of.items()}
+    for name in texts.keys() - {*names.values(), DEPS_PARAMETER, "self", "cls"}:
+        if not name.startswith("*"):
+            _log.warning(
+                "tool %r: the docstring describes %r, which is no argument of it", tool_name, name
+            )
+    return _Arguments(model, _with_texts(schema, described), in_json, parameters_of)
+
+
+def _with_texts(schema: Mapping[str, Any], texts: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a schema whose properties have these texts where they have no description."""
+    properties = {
+        name: {**part, "description": texts[name]}
+        if texts[name] and not _is_described(part)
+        else part
+        for name, part in schema.get("properties", {}).items()
+    }
+    return {**schema, "properties": properties} if properties else schema
+
+
+def _is_described(part: Mapping[str, Any]) -> bool:
+    """Return whether an argument, or a type of its union, has a description of its own."""
+    return "description" in part or any("description" in one for one in part.get("anyOf", ()))
 
 
 def _require_json_defaults(tool_name: str, arguments: _Arguments) -> None:

@@ -136,8 +136,9 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         """Return a decorator that registers a typed, documented function, and returns it unchanged.
 
         pydantic derives the schema from the annotations: `Annotated[int, Field(ge=1)]` or
-        `n: int = Field(ge=1)` for bounds, `Annotated[str, "text"]` for a description. A parameter
-        named `deps` receives the dependencies and is not in the schema.
+        `n: int = Field(ge=1)` for bounds, `Annotated[str, "text"]` for a description; else the
+        docstring's text on the parameter (`Args:`, in Google, NumPy or Sphinx style) is that. A
+        parameter named `deps` receives the dependencies and is not in the schema.
 
         The function returns a mapping or a `ToolResult`. With another return annotation, such as
         `-> str` or `-> list[str]`, it may return that: the model reads `{"result": …}`.
@@ -149,7 +150,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             misplaced: nothing; catches `@registry.tool` without parentheses.
             destructive: the tool changes data, so the user is asked before each call.
             name: by default the function's name.
-            description: by default the first paragraph of the docstring.
+            description: by default the first paragraph of the docstring, without its `Args:`.
             summarize: as in `ToolDefinition`, like the options below.
             timeout_s: limit for the function, in seconds.
             implied: values of arguments that the function fills in when they are left out.
