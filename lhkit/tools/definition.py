@@ -33,6 +33,8 @@ class ToolDefinition(ToolSpec):
     """One tool: what a model reads of it, and how its calls are run.
 
     Attributes:
+        title: a short name for people, which heads the confirmation card in place of the
+            description. Hidden from the model.
         handler: runs a call; see `Handler`.
         is_destructive: the tool changes data, so the user is asked before each call.
         summarize: returns the text of the confirmation card; by default the arguments as JSON.
@@ -55,6 +57,7 @@ class ToolDefinition(ToolSpec):
     """
 
     handler: Handler
+    title: str = ""
     is_destructive: bool = False
     summarize: Summarizer | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S

@@ -344,6 +344,7 @@ class _Dispatch:
         return ConfirmRequest(
             tool=tool.name,
             description=tool.description,
+            title=tool.title,
             **self._shown(tool, proposed),
             id=secrets.token_hex(8),
             parameters=tool.parameters,

@@ -61,6 +61,7 @@ def tool_from_function(
     repeatable: bool,
     claims: Mapping[str, Sequence[str]],
     rules: Sequence[Rule] = (),
+    title: str = "",
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
@@ -111,6 +112,7 @@ def tool_from_function(
         repeatable=repeatable,
         claims=claims,
         rules=rules,
+        title=title,
     )
 
 

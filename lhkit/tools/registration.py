@@ -40,6 +40,8 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
         raise RegistrationError(f"tool {name!r}: the name must match {NAME_PATTERN.pattern}")
     if not definition.description.strip():
         raise RegistrationError(f"tool {name!r}: the description is empty: the model needs it")
+    if not isinstance(definition.title, str):
+        raise RegistrationError(f"tool {name!r}: title must be a text")
     if not callable(definition.handler):
         raise RegistrationError(f"tool {name!r}: the handler is not callable")
     if not definition.timeout_s > 0:

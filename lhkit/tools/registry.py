@@ -132,6 +132,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         repeatable: bool = False,
         claims: Mapping[str, Sequence[str]] | None = None,
         check: Rule | None = None,
+        title: str = "",
     ) -> Callable[[Function], Function]:
         """Return a decorator that registers a typed, documented function, and returns it unchanged.
 
@@ -159,6 +160,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             check: a rule that may refuse a call before the user is asked: gets the arguments as
                 the card shows them and, with a second parameter, the dependencies; returns None
                 or the `ToolErr` that refuses. See `check` below to add one to several tools.
+            title: a short name for people, which heads the card in place of the description.
 
         Raises:
             RegistrationError: the parentheses are missing, the function has neither docstring nor
@@ -183,6 +185,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 repeatable=repeatable,
                 claims=claims or {},
                 rules=() if check is None else (check,),
+                title=title,
             )
             self.register(definition)
             return function
