@@ -42,6 +42,7 @@ from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Rule, ToolDefinition
 from lhkit.tools.docstrings import read_docstring
+from lhkit.tools.same_types import is_same_type
 from lhkit.tools.validation import Invalid, PreparedCall, invalid, running_call
 
 _log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ def tool_from_function(
     return ToolDefinition(
         name=tool_name,
         description=description or doc.description,
-        parameters=arguments.schema,
+        parameters=plain_json(arguments.schema),  # the original may be that of another session
         handler=handler,
         is_destructive=is_destructive,
         summarize=summarize,
@@ -382,8 +383,6 @@ def _arguments(
     parameters: Iterable[inspect.Parameter],
     texts: Mapping[str, str],
 ) -> _Arguments:
-    fields: dict[str, Any] = {}
-    names: dict[str, str] = {}
     arguments = [parameter for parameter in parameters if parameter.name != DEPS_PARAMETER]
     for parameter in arguments:
         if parameter.kind not in _POSITIONAL_OR_NAMED:
@@ -398,6 +397,33 @@ def _arguments(
             )
             raise RegistrationError(f"tool {tool_name!r}: {parameter.name!r} has no type: {advice}")
     hints = _resolve_types(tool_name, body, {p.name: p.annotation for p in arguments})
+    # by the code, as a session may define its functions anew
+    origin = (tool_name, getattr(body, "__code__", None))
+    shape = [(p.name, hints[p.name], p.default) for p in arguments]
+    variants = _DERIVED.get(origin, [])
+    for known_shape, known_texts, known in variants:
+        if texts == known_texts and is_same_type(shape, known_shape):
+            return known
+    derived = _derived(tool_name, arguments, hints, texts)
+    if len(_DERIVED) >= _MOST_DERIVED:
+        _DERIVED.clear()
+    _DERIVED[origin] = [*variants[-_MOST_VARIANTS:], (shape, dict(texts), derived)]
+    return derived
+
+
+_MOST_DERIVED, _MOST_VARIANTS = 1024, 4
+_DERIVED: dict[Any, list[tuple[Any, Mapping[str, str], _Arguments]]] = {}
+"""The arguments of functions that were registered before: pydantic takes a millisecond for each."""
+
+
+def _derived(
+    tool_name: str,
+    arguments: Iterable[inspect.Parameter],
+    hints: Mapping[str, Any],
+    texts: Mapping[str, str],
+) -> _Arguments:
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
     for parameter in arguments:
         is_reserved = parameter.name.startswith("_") or hasattr(BaseModel, parameter.name)
         field = f"argument {parameter.name}" if is_reserved else parameter.name

@@ -1,8 +1,10 @@
 """Check tool definitions when they are registered, so that an issue is found before any call."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -62,9 +64,9 @@ def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
         schema = {key: value for key, value in schema.items() if key != "nullable"}
     if issue := _json_issue(schema):
         raise RegistrationError(f"tool {name!r}: {issue}")
+    text = compact(schema)
     try:
-        latest = upgrade_schema(schema)
-        Draft202012Validator.check_schema(latest)
+        latest = _checked(text)
     except SchemaError as error:
         path = "/".join(str(part) for part in error.absolute_path) or "top"
         raise RegistrationError(
@@ -72,9 +74,29 @@ def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
         ) from error
     except RecursionError as error:
         raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
+    except RegistrationError as error:
+        raise RegistrationError(f"tool {name!r}: {error}") from None
+    result: Mapping[str, Any] = schema if latest == text else json.loads(latest)
+    return result
+
+
+@lru_cache(maxsize=4096)
+def _checked(text: str) -> str:
+    """Return a schema as Draft 2020-12, both as JSON text.
+
+    Cached, since each conversation may register its tools anew, and a check takes milliseconds.
+
+    Raises:
+        SchemaError: it is no valid schema.
+        RegistrationError: it cannot describe arguments.
+        RecursionError: it is nested too deeply.
+    """
+    schema = json.loads(text)
+    latest = upgrade_schema(schema)
+    Draft202012Validator.check_schema(latest)
     if issue := schema_issue(latest):
-        raise RegistrationError(f"tool {name!r}: {issue}")
-    return latest
+        raise RegistrationError(issue)
+    return text if latest is schema else compact(latest)
 
 
 def _json_issue(schema: Mapping[str, Any]) -> str | None:
