@@ -23,6 +23,7 @@ from lhkit.base.schema import (
 )
 from lhkit.tools.definition import TODAY, ToolDefinition
 from lhkit.tools.drafts import upgrade_schema
+from lhkit.tools.functions import FunctionHandler
 from lhkit.tools.json_schema import Draft202012Validator, SchemaError
 from lhkit.tools.rules import rule_issue, takes_more_than_arguments
 from lhkit.tools.validation import value_issue
@@ -62,9 +63,11 @@ def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
         raise RegistrationError(f'tool {name!r}: the schema must have "type": "object" at its top')
     if "nullable" in schema:  # arguments are an object in any case
         schema = {key: value for key, value in schema.items() if key != "nullable"}
-    if issue := _json_issue(schema):
-        raise RegistrationError(f"tool {name!r}: {issue}")
-    text = compact(schema)
+    try:
+        text = compact(schema)
+    except NotJsonError as error:
+        issue = _json_issue(schema) or str(error)
+        raise RegistrationError(f"tool {name!r}: {issue}") from error
     try:
         latest = _checked(text)
     except SchemaError as error:
@@ -127,7 +130,8 @@ def _implied_issues(definition: ToolDefinition) -> Iterator[str]:
 
 
 def _rule_issues(definition: ToolDefinition) -> Iterator[str]:
-    if definition.check is not None and takes_more_than_arguments(definition.check):
+    check = None if isinstance(definition.handler, FunctionHandler) else definition.check
+    if check is not None and takes_more_than_arguments(check):
         yield "check: it takes the arguments alone: give one that sees the data as rules=[…]"
     rules: Any = definition.rules
     if isinstance(rules, str) or not isinstance(rules, Sequence):
