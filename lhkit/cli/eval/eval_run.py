@@ -151,6 +151,7 @@ async def _run(
         setup_s=time.perf_counter() - start_s - opened.server_s,
         server_s=opened.server_s,
     )
+    print_lines(evaluation.concurrency_lines(opened, catalog), Console(stderr=True))
     try:
         return await evaluation.run(
             opened,
