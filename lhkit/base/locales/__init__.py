@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from lhkit.base.errors import UsageError
+from lhkit.base.locales.messages import translate
 
 DEFAULT_LOCALE = "ko"
 
@@ -33,6 +34,10 @@ class Catalog:
             KeyError: the locale has no such key, or a placeholder has no value.
         """
         return _FORMATTER.format(self.texts[key], **values)
+
+    def translate(self, message: object) -> str:
+        """Return an English message of the code, such as an exception, in this locale."""
+        return translate(str(message), self.locale)
 
 
 class _PluralFormatter(string.Formatter):
