@@ -30,7 +30,8 @@ from lhkit.base.json_values import (
     read_only_json,
     without_pointers,
 )
-from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.locales import Catalog
+from lhkit.base.user_locale import user_catalog
 from lhkit.confirm.decision import (
     Approve,
     Decision,
@@ -87,7 +88,7 @@ class ToolDispatcher:
 
     Args:
         registry: the tools.
-        catalog: texts of error reasons; Korean by default.
+        catalog: texts of error reasons; by default in the user's language.
         clock: returns monotonic seconds, for the times in outcomes.
         today: returns the day of the conversation, for arguments that imply it (`TODAY`); without
             it these stay to the handlers.
@@ -108,7 +109,7 @@ class ToolDispatcher:
         today: Callable[[], date] | None = None,
     ) -> None:
         self.registry = registry
-        self._catalog = catalog or load_catalog()
+        self._catalog = catalog or user_catalog()
         self._clock = clock
         self._today = today
 
