@@ -280,10 +280,12 @@ class _Dispatch:
         text = self.catalog.text
         match verdict:
             case NotAnObject(actual=actual):
-                return text("validation.not_object", actual=actual)
-            case Missing(field=field, expected=expected):
+                return text("validation.not_object", actual=self.catalog.translate(actual))
+            case Missing(field=field):
+                expected = verdict.expected_in(self.catalog)
                 return text("validation.missing", field=field, expected=expected)
-            case Invalid(field=field, expected=expected, actual=actual):
+            case Invalid(field=field, actual=actual):
+                expected = verdict.expected_in(self.catalog)
                 return text("validation.invalid", field=field, expected=expected, actual=actual)
             case _:
                 assert_never(verdict)

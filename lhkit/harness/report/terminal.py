@@ -124,7 +124,8 @@ def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]
         yield f"      {comparison.name_a} · {divergence.a}"
         yield f"      {comparison.name_b} · {divergence.b}"
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
-        why = f" · {record.score.reasons[0]}" if record.score.reasons else ""
-        yield f"    {name} · {record.score.verdict}{why}"
+        reasons = [catalog.translate(reason) for reason in record.score.reasons[:1]]
+        verdict = catalog.text(f"report.verdict.{record.score.verdict}")
+        yield "    " + " · ".join([name, verdict, *reasons])
         for line in short_lines(record, catalog):
             yield f"      {one_line(line, max_chars=_SHOWN_CHARS)}"

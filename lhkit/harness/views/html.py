@@ -143,6 +143,7 @@ def _macros(catalog: Catalog) -> Any:
 def _context(catalog: Catalog) -> dict[str, Any]:
     return {
         "text": catalog.text,
+        "translate": catalog.translate,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
         "transcript_parts": partial(transcript_parts, catalog=catalog),
