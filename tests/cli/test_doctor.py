@@ -187,6 +187,15 @@ def counted(until: int, reason: str = "stop", tokens: int | None = None) -> Any:
     return streams(chat_completion(deltas, reason=reason, tokens=tokens, token_ids=False))
 
 
+async def test_doctor_passes_openai_whose_server_ignores_tool_choice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    behaviours = [PARSED, PARSED, COUNTED, PARSED]
+    code, text = await doctor_output(capsys, behaviours, "openai", routes=ELSEWHERE)
+    assert code == 0
+    assert "✓ The server does not obey `tool_choice: required`: leave --constrain off" in text
+
+
 @pytest.mark.parametrize(
     ("answer", "mark", "sentence"),
     [

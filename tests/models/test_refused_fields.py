@@ -162,8 +162,8 @@ def test_refused_field_reads_the_unsupported_field(body: str, field: str) -> Non
         error("stream_options is not allowed when stream is false"),
         error("prompt is too long; lower max_tokens"),
         error(
-            "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context "
-            "length is 8192 tokens and your request has 12 input tokens"
+            "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum "
+            "context length is 8192 tokens and your request has 12 input tokens"
         ),
         error("max_completion_tokens must be an integer"),
     ],

@@ -419,7 +419,7 @@ async def test_connect_ignores_an_invalid_model_list_for_a_named_model(listing: 
     [
         (models("a", "b"), "c", UnknownModelError, "a, b, not c: give one of these with --model"),
         (models("a", "b"), None, UnknownModelError, "serves a, b, not exactly one model: give one"),
-        (models(), None, UnknownModelError, "lists no model: give the name of one"),
+        (models(), None, UnknownModelError, "lists no model: give one that it can"),
         (models("*"), None, UnknownModelError, "not exactly one model"),
         (models("x/*"), None, UnknownModelError, "not exactly one model"),
         (models("x/*", "b*", "c"), "qq", UnknownModelError, "serves x/*, b*, c, not q"),

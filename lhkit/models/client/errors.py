@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 from lhkit.base.errors import (
@@ -50,6 +51,7 @@ _NOT_ZERO = re.compile(
 )
 _ABOUT_TOOLS = re.compile(r"\b(?:schema|function|tools?)\b", re.IGNORECASE)
 _READ_CHARS = 4_000
+_STANDARD_REASONS = {status.value: status.phrase.lower() for status in HTTPStatus}
 _MESSAGE_KEYS = (
     *("error", "errors", "message", "detail", "details", "msg", "error_message", "errorMessage"),
     *("error_msg", "error_description", "status_msg", "base_resp", "fault", "faultstring"),
@@ -62,8 +64,9 @@ _MAX_MESSAGES = 5
 _BUSY = re.compile(r"overloaded|rate_?limit|unavailable|resource_exhausted", re.IGNORECASE)
 _CREDITS = re.compile(r"\bcredits?\b|quota|billing|\bbalance\b|payment", re.IGNORECASE)
 _NO_CREDITS = "check your plan and credits there"
-_PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
-"""Start of an HTML page, as web servers and proxies send for browsers."""
+_PAGE = re.compile(r"(?:[\w-]+: [^\n]*\n)*\s*<(?:!doctype|html)\b", re.IGNORECASE)
+"""Start of an HTML page, as web servers and proxies send for browsers. Headers come before it where
+a server broke its status line."""
 
 
 @contextmanager
@@ -135,14 +138,22 @@ def too_large(address: str, what: str) -> StreamBrokenError:
     )
 
 
-def http_error(status: int, text: str) -> ModelError:
-    """Return the exception for an HTTP status other than 200."""
+def http_error(status: int, text: str, reason: str = "") -> ModelError:
+    """Return the exception for an HTTP status other than 200.
+
+    Args:
+        status: the status.
+        text: the body.
+        reason: the text of the status line, where Python's `http.server` reports an error.
+    """
     message = error_message(text)
+    if not message and reason.strip().lower() != _STANDARD_REASONS.get(status):
+        message = shortened(reason)
     _, exception, what, advice = next(row for row in _HTTP_ERRORS if row[0](status, message))
     detail = f": {message}" if message else ""
     error = exception(f"{what} (HTTP {status}){detail}; {advice}")
     if isinstance(error, RequestRefusedError) and status in {400, 422}:
-        error.field = refused_field(text)
+        error.field = refused_field(text) or refused_field(reason)
     return error
 
 

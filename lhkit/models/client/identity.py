@@ -137,7 +137,7 @@ async def _identify(
     else:
         if not names:
             raise UnknownModelError(
-                f"{endpoint.root} lists no model: give the name of one that it can load with --model"
+                f"{endpoint.root} lists no model: give one that it can load with --model"
             )
         shown = ", ".join(map(shortened, names[:_SHOWN_MODELS]))
         raise UnknownModelError(

@@ -415,7 +415,8 @@ async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
         status=response.status,
         headers=response.headers,
     )
-    raise http_error(response.status, body.decode("utf-8", "replace")) from cause
+    text = body.decode("utf-8", "replace")
+    raise http_error(response.status, text, response.reason or "") from cause
 
 
 def is_transient(failure: BaseException | None) -> bool:
