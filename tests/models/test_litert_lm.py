@@ -94,7 +94,11 @@ def python() -> Path:
 
 @pytest.fixture
 def server(python: Path, tmp_path: Path) -> Iterator[Server]:
-    plan, log, model = tmp_path / "plan.json", tmp_path / "log", tmp_path / "functiongemma-270m.litertlm"
+    plan, log, model = (
+        tmp_path / "plan.json",
+        tmp_path / "log",
+        tmp_path / "functiongemma-270m.litertlm",
+    )
     plan.write_text(json.dumps(PLAN), encoding="utf-8")
     model.touch()
     process = subprocess.Popen(
