@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from lhkit.base.errors import UsageError
+from lhkit.base.locales.messages import translate
 
 _HANGUL = re.compile("[가-힣]")
 
@@ -35,6 +36,10 @@ class Catalog:
             KeyError: the locale has no such key, or a placeholder has no value.
         """
         return _FORMATTER.format(self.texts[key], **values)
+
+    def translate(self, message: object) -> str:
+        """Return an English message of the code, such as an exception, in this locale."""
+        return translate(str(message), self.locale)
 
 
 class _PluralFormatter(string.Formatter):

@@ -142,16 +142,16 @@ def _lines(part: Part, catalog: Catalog) -> Iterator[str]:
         title = catalog.text("report.message", number=part.number)
         yield f"{title}: {part.message.response.raw_text}"
     elif part.call is not None:
-        yield _call_line(part.call)
+        yield _call_line(part.call, catalog)
         if part.call.answer:
             yield f"  {catalog.text('report.card')}: {part.call.summary}"
     elif part.scores is None:
         yield f"{catalog.text(f'report.{part.kind}')}: {part.text or '–'}"
 
 
-def _call_line(call: CallRecord) -> str:
+def _call_line(call: CallRecord, catalog: Catalog) -> str:
     answer = f": {call.answer}" if call.answer else ""
-    answer += f" edited, proposed {_json(call.args)}" if call.is_edited else ""
+    answer += f" {catalog.text('report.proposed', args=_json(call.args))}" if call.is_edited else ""
     answer += f" {_json(call.reason)}" if call.reason else ""
     gate = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}{answer}]"
     return f"→ {call.tool}({_json(call.effective_args)}){gate} → {_json(call.result)}"
