@@ -57,6 +57,11 @@ RUNTIME = typer.Option(
     "seconds). Default: LHKIT_RUNTIME, else vllm.",
 )
 RuntimeOption = Annotated[Runtime | None, RUNTIME]
+SCORE = typer.Option(
+    "--score",
+    metavar="FILE.py:NAME",
+    help="Your own score, or the name of an installed one; repeatable.",
+)
 Locale = Annotated[
     str | None,
     typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else {DEFAULT_LOCALE}."),

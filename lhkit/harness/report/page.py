@@ -20,7 +20,7 @@ from lhkit.harness.report.charts import Picture, picture
 from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results.history import History
 from lhkit.harness.results.results import Run
-from lhkit.harness.views.html import NO_AC, asset, failures_first, render
+from lhkit.harness.views.html import NO_AC, asset, failed_samples_first, render
 from lhkit.harness.views.tables import (
     Table,
     claim_table,
@@ -89,7 +89,7 @@ def html_page(
             _sections(run, summary, catalog, comparison, is_decided=findings is not None)
         ),
         choices=_filter_choices(run, summary, catalog),
-        samples=failures_first(run.records),
+        samples=failed_samples_first(run.samples),
         metadata=run_metadata(run, summary, catalog),
     )
 

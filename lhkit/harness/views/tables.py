@@ -32,6 +32,7 @@ from lhkit.harness.records.wall_clock import TimeBreakdown
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring import claim_card
+from lhkit.harness.views.scores import figure_lines
 from lhkit.models.families import UNFIT, unfit_values
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     for model in summary.models:
         yield text("table.model_line", identity=_identity(model, catalog))
     yield from dialect_lines(summary.models, summary.read_calls, catalog)
+    yield from figure_lines(summary.scores, catalog)
     for severity, codes in (("attempted", total.attempted), ("escaped", total.escaped)):
         counts = ", ".join(f"{code} {count}" for code, count in codes.items())
         yield text(f"table.{severity}_line", codes=counts or text("table.none"))
