@@ -4,20 +4,18 @@ A score whose values are all booleans is a rate, any other a mean, where True is
 Invalid samples have no scores. Clusters are scenarios.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lhkit.harness.figures.metrics import ScoreFigure, rate_interval
 from lhkit.harness.figures.rates import Interval
-from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.scenarios.sample_id import SampleId
 
 
 def score_figures(
-    records: Iterable[SampleRecord], results: Sequence[ScoreRecord]
+    valid: Collection[SampleId], results: Sequence[ScoreRecord]
 ) -> tuple[ScoreFigure, ...]:
-    """Return the figures of all scores, in the order of their first results."""
-    valid = {record.sample_id for record in records if record.is_valid}
+    """Return the figures of all scores of the valid samples, in the order of the first results."""
     figures: list[ScoreFigure] = []
     for score, found in _by_score(results).items():
         own = [result for result in found if result.sample_id in valid]

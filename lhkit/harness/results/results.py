@@ -19,7 +19,7 @@ from lhkit.harness.figures.frames import (
     turns_frame,
     violations_frame,
 )
-from lhkit.harness.figures.metrics import Summary, summarise
+from lhkit.harness.figures.metrics import ScoreFigure, Summary, summarise
 from lhkit.harness.figures.score_figures import score_figures
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import SampleRecord, Verdict
@@ -141,8 +141,14 @@ class Run:
             summarise(self.records),
             time_breakdown=self.manifest.time_breakdown(),
             selection=self.manifest.selection,
-            scores=score_figures(self.records, self.score_records),
+            scores=self._score_figures(),
         )
+
+    def _score_figures(self) -> tuple[ScoreFigure, ...]:
+        if not self.score_records:
+            return ()
+        valid = {record.sample_id for record in self.records if record.is_valid}
+        return score_figures(valid, self.score_records)
 
     def select(self, **filters: Unpack[FilterOverrides]) -> "Run":
         """Return the part of the run with selected scenarios.

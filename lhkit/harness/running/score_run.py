@@ -9,6 +9,7 @@ import contextvars
 import inspect
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -128,36 +129,39 @@ async def score_run(
     counting = {**kept, **sources}
     manifest = run.manifest.model_copy(update={"scores": counting})
     stored = run.score_records if run.folder is None else read_scores(run.folder)
-    results = {result.key: result for result in stored}
-    scoring = _Scoring(results=results, states=states)
-    samples = [
-        (record_sha256(record) if record.is_valid else "") for record in run.records
-    ]  # not the records, which may be on disk
+    scorer = Scorer(scores, stored, states=states)
+    # not the records, which may be on disk
+    hashes = [record_sha256(record) if record.is_valid else "" for record in run.records]
     missing = {
-        score.name: [sha256 for sha256 in samples if sha256 and scoring.lacks(score, sha256)]
+        score: frozenset(sha256 for sha256 in hashes if sha256 and scorer.lacks(score, sha256))
         for score in scores
     }
+    total = sum(map(len, missing.values()))
     with ExitStack() as stack:
+        journal = None
         if run.folder is not None:
-            scoring.journal = stack.enter_context(
-                open_journal(run.folder, reads=False, file_name=SCORES)
-            )
-        total = sum(map(len, missing.values()))
-        with tqdm(total=total, unit="score", disable=not (progress and total)) as bar:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for score in scores:
-                        jobs = _jobs(run.records, samples, frozenset(missing[score.name]))
-                        calls = _Calls(score)
-                        for _ in range(min(score.concurrency, len(missing[score.name]))):
-                            group.create_task(scoring.work(calls, jobs, bar))
-            except ExceptionGroup as failures:
-                raise failures.exceptions[0] from None
-            finally:
-                scoring.flush()
+            journal = stack.enter_context(open_journal(run.folder, reads=False, file_name=SCORES))
+        writer = _Writer(journal=journal)
+        bar = stack.enter_context(tqdm(total=total, unit="score", disable=not (progress and total)))
+
+        async def work(score: Score, jobs: Iterator[tuple[SampleRecord, str]]) -> None:
+            for record, sha256 in jobs:
+                writer.add(await scorer.compute(score, record, sha256))
+                bar.update()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for score, wanted in missing.items():
+                    jobs = _jobs(run.records, hashes, wanted)
+                    for _ in range(min(score.concurrency, len(wanted))):
+                        group.create_task(work(score, jobs))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            writer.flush()
         if run.folder is not None:  # `run` may be a part of it
             write_manifest(run.folder, whole.model_copy(update={"scores": counting}))
-    records, score_records = apply_scores(manifest, run.records, results)
+    records, score_records = apply_scores(manifest, run.records, scorer.results)
     return replace(run, records=records, manifest=manifest, score_records=score_records)
 
 
@@ -169,55 +173,81 @@ def _jobs(
             yield records[number].unchecked, sha256
 
 
-@dataclass(slots=True)
-class _Calls:
-    """A score, and how many samples in a row exceeded its limit."""
-
-    score: Score
-    timeouts: int = 0
-
-
 @dataclass(slots=True, kw_only=True)
-class _Scoring:
-    """The results of a run so far, and what is not yet on disk."""
+class _Writer:
+    """Writes results to a journal, at least once a second."""
 
-    results: dict[ScoreKey, ScoreRecord]
-    states: Callable[[SampleRecord], States] | None
-    journal: Journal | None = None
+    journal: Journal | None
     waiting: list[ScoreRecord] = field(default_factory=list)
     flushed_s: float = 0.0
+
+    def add(self, result: ScoreRecord) -> None:
+        self.waiting.append(result)
+        if time.monotonic() - self.flushed_s > _FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        self.flushed_s = time.monotonic()
+        if waiting and self.journal is not None:
+            self.journal.append(*map(encode_score, waiting))
+
+
+class Scorer:
+    """Computes what is missing of the results of some scores.
+
+    Args:
+        scores: the scores.
+        stored: earlier results, oldest first.
+        states: rebuilds the states of a record that does not have them.
+
+    Attributes:
+        results: all results, by record and score.
+    """
+
+    def __init__(
+        self,
+        scores: Sequence[Score],
+        stored: Iterable[ScoreRecord] = (),
+        *,
+        states: Callable[[SampleRecord], States] | None = None,
+    ) -> None:
+        self.scores = scores
+        self.results: dict[ScoreKey, ScoreRecord] = {result.key: result for result in stored}
+        self._states = states
+        self._timeouts: Counter[str] = Counter()
 
     def lacks(self, score: Score, sha256: str) -> bool:
         """Return whether a record has no result of a score, or a failure, which may pass."""
         found = self.results.get((sha256, score.name, score.source.source_sha256))
         return found is None or bool(found.error)
 
-    async def work(
-        self, calls: _Calls, jobs: Iterator[tuple[SampleRecord, str]], bar: "tqdm[Any]"
-    ) -> None:
-        """Score the samples that remain, one after the other."""
-        for record, sha256 in jobs:
-            result = await self._score(calls, record, sha256)
-            self.results[result.key] = result
-            self.waiting.append(result)
-            if time.monotonic() - self.flushed_s > _FLUSH_S:
-                self.flush()
-            bar.update()
-
-    async def _score(self, calls: _Calls, record: SampleRecord, sha256: str) -> ScoreRecord:
-        if calls.timeouts >= MOST_TIMEOUTS:
+    async def compute(self, score: Score, record: SampleRecord, sha256: str) -> ScoreRecord:
+        """Return the result of a score of one record; it is not called after many timeouts."""
+        if self._timeouts[score.name] >= MOST_TIMEOUTS:
             reason = f"not called: it exceeded its limit {MOST_TIMEOUTS} times in a row"
-            return _result(calls.score, record, sha256, error=reason)
-        result = await score_record(calls.score, record, states=self.states, sha256=sha256)
-        calls.timeouts = calls.timeouts + 1 if result.error.startswith(_TIMEOUT) else 0
+            result = _result(score, record, sha256, error=reason)
+        else:
+            result = await score_record(score, record, states=self._states, sha256=sha256)
+            is_late = result.error.startswith(_TIMEOUT)
+            self._timeouts[score.name] = self._timeouts[score.name] + 1 if is_late else 0
+        self.results[result.key] = result
         return result
 
-    def flush(self) -> None:
-        """Write what is not yet on disk."""
-        waiting, self.waiting = self.waiting, []
-        self.flushed_s = time.monotonic()
-        if waiting and self.journal is not None:
-            self.journal.append(*map(encode_score, waiting))
+    async def score(
+        self, record: SampleRecord
+    ) -> tuple[tuple[ScoreRecord, ...], list[ScoreRecord]]:
+        """Return all results of one record, and those of them that were computed now."""
+        if not record.is_valid or not self.scores:
+            return (), []
+        sha256 = record_sha256(record)
+        new = [
+            await self.compute(score, record.unchecked, sha256)
+            for score in self.scores
+            if self.lacks(score, sha256)
+        ]
+        keys = [(sha256, score.name, score.source.source_sha256) for score in self.scores]
+        return tuple(self.results[key] for key in keys), new
 
 
 _TIMEOUT = "it took longer than"
