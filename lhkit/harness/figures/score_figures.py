@@ -5,8 +5,10 @@ Invalid samples have no scores. Clusters are scenarios.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from lhkit.harness.figures.metrics import ScoreFigure, rate_interval
+from lhkit.harness.figures.pairs import ScoreChange
 from lhkit.harness.figures.rates import Interval
 from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.scenarios.sample_id import SampleId
@@ -20,8 +22,7 @@ def score_figures(
     for score, found in _by_score(results).items():
         own = [result for result in found if result.sample_id in valid]
         errors = [f"{result.sample_id}: {result.error}" for result in own if result.error]
-        names = dict.fromkeys(value.name for result in own for value in result.values)
-        for name in names or [score]:
+        for name in _value_names(own) or [score]:
             values = values_of(own, name)
             applying = [value for cluster in values.values() for value in cluster]
             is_rate = all(isinstance(value, bool) for value in applying)
@@ -40,6 +41,82 @@ def score_figures(
                 )
             )
     return tuple(figures)
+
+
+def score_changes(
+    paired: Collection[SampleId],
+    results_a: Sequence[ScoreRecord],
+    results_b: Sequence[ScoreRecord],
+    *,
+    p_value: float,
+) -> tuple[ScoreChange, ...]:
+    """Return the paired differences of the scores that both runs have.
+
+    Args:
+        paired: the samples that are valid in both runs.
+        results_a: the results of run a.
+        results_b: the results of run b.
+        p_value: that of the pass rates, with which those of the scores are corrected.
+    """
+    from lhkit.harness.figures.statistics import holm
+
+    scores_a, scores_b = _by_score(results_a), _by_score(results_b)
+    changes = [
+        _score_change(name, paired, scores_a[score], scores_b[score])
+        for score in scores_a
+        if score in scores_b
+        for name in _value_names([*scores_a[score], *scores_b[score]])
+    ]
+    if not changes:
+        return ()
+    _, *corrected = holm([p_value, *(change.p_value for change in changes)])
+    return tuple(replace(change, p_value=p) for change, p in zip(changes, corrected, strict=True))
+
+
+def _score_change(
+    name: str,
+    paired: Collection[SampleId],
+    results_a: Sequence[ScoreRecord],
+    results_b: Sequence[ScoreRecord],
+) -> ScoreChange:
+    from lhkit.harness.figures.statistics import (
+        cluster_bootstrap,
+        difference_interval,
+        sign_flip,
+        sign_flip_numbers,
+    )
+
+    sources = {result.source_sha256 for result in (*results_a, *results_b)}
+    values_a, values_b = _sample_values(results_a, name), _sample_values(results_b, name)
+    both = [sample for sample in values_a if sample in values_b and sample in paired]
+    if not both:
+        return ScoreChange(name=name, is_other=len(sources) > 1)
+    values = [value for sample in both for value in (values_a[sample], values_b[sample])]
+    clusters: dict[str, list[float]] = {}
+    for sample in both:
+        gain = float(values_b[sample]) - float(values_a[sample])
+        clusters.setdefault(sample.scenario, []).append(gain)
+    is_rate = all(isinstance(value, bool) for value in values)
+    if is_rate:
+        gains = [[round(gain) for gain in cluster] for cluster in clusters.values()]
+        interval, p_value = difference_interval(gains), sign_flip(map(sum, gains))
+    else:
+        interval = cluster_bootstrap(clusters.values())
+        p_value = sign_flip_numbers([sum(cluster) for cluster in clusters.values()])
+    return ScoreChange(
+        name=name,
+        is_rate=is_rate,
+        n=len(both),
+        a=sum(values_a[sample] for sample in both) / len(both),
+        b=sum(values_b[sample] for sample in both) / len(both),
+        interval=interval,
+        p_value=p_value,
+        is_other=len(sources) > 1,
+    )
+
+
+def _value_names(results: Iterable[ScoreRecord]) -> Iterable[str]:
+    return dict.fromkeys(value.name for result in results for value in result.values)
 
 
 def _by_score(results: Iterable[ScoreRecord]) -> Mapping[str, list[ScoreRecord]]:

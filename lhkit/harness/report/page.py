@@ -29,6 +29,7 @@ from lhkit.harness.views.tables import (
     gate_table,
     group_rates,
     latency_table,
+    own_score_table,
     pass_rates,
     score_table,
     violation_table,
@@ -135,6 +136,9 @@ def _sections(
         gate_table(summary, catalog),
         groups=group_rates(summary, catalog),
     )
+    if (own := own_score_table(summary, catalog)) is not None:
+        chart = charts.own_scores(run, locale=locale)
+        yield section("own_scores", own, chart=chart)
     if comparison is not None:
         yield section(
             "flips",

@@ -141,10 +141,11 @@ class Run:
             summarise(self.records),
             time_breakdown=self.manifest.time_breakdown(),
             selection=self.manifest.selection,
-            scores=self._score_figures(),
+            scores=self.score_figures(),
         )
 
-    def _score_figures(self) -> tuple[ScoreFigure, ...]:
+    def score_figures(self) -> tuple[ScoreFigure, ...]:
+        """Return rate or mean of each score, with its interval."""
         if not self.score_records:
             return ()
         valid = {record.sample_id for record in self.records if record.is_valid}
@@ -222,12 +223,17 @@ class Run:
         """The samples, in the order of `records`, each with its scores."""
         from lhkit.harness.views.sample import Sample  # builds on the HTML templates
 
-        results: dict[SampleId, list[ScoreRecord]] = {}
-        for result in self.score_records:
-            results.setdefault(result.sample_id, []).append(result)
+        results = self.results_by_sample()
         return tuple(
             Sample.of(record, scores=results.get(record.sample_id, ())) for record in self.records
         )
+
+    def results_by_sample(self) -> Mapping[SampleId, Sequence[ScoreRecord]]:
+        """Return the results of scores of each sample that has any."""
+        results: dict[SampleId, list[ScoreRecord]] = {}
+        for result in self.score_records:
+            results.setdefault(result.sample_id, []).append(result)
+        return results
 
     def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> "Sample":
         """Return one sample; `repeat` and `wording` count from 0.

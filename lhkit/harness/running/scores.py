@@ -24,6 +24,7 @@ from lhkit.toolset.source import module_of
 GROUP = "lhkit.scores"
 """The entry points of installed packages; their names can be given as references."""
 
+RESERVED = "lhkit"
 MAX_NAME_CHARS = 60
 LIMIT_S = 60.0
 CONCURRENCY = 8
@@ -213,6 +214,8 @@ def name_issue(name: Any) -> str:
     """Return why a text cannot name a score or one of its values; empty if it can."""
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
         return f"{name!r} is not a valid name: use letters, digits, '_' and '-'"
+    if name == RESERVED:
+        return f"the name {RESERVED!r} is that of the verdict in exports"
     if len(name) > MAX_NAME_CHARS:
         return f"its name has {len(name)} characters, more than {MAX_NAME_CHARS}"
     return ""

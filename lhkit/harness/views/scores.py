@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from lhkit.base.locales import Catalog
-from lhkit.base.text import one_line, percent, percents
+from lhkit.base.text import NOTHING, one_line, p_value, percent, percents, points
 from lhkit.harness.figures.metrics import ScoreFigure
+from lhkit.harness.figures.pairs import Comparison, ScoreChange
 from lhkit.harness.figures.rates import Interval
 from lhkit.harness.records.score_record import ScoreRecord
 
@@ -61,6 +62,51 @@ def number_interval(interval: Interval | None) -> str:
 def number_text(value: float) -> str:
     """Return a number with three significant digits, or with all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+
+
+def own_score_rows(figures: Iterable[ScoreFigure], catalog: Catalog) -> Iterator[tuple[str, ...]]:
+    """Yield name, value with interval, and the samples without a value, by reason."""
+    for figure in figures:
+        _, *more = _figure_parts(figure, catalog)
+        name = figure.name
+        if figure.is_check:
+            name = catalog.text("scores.check", name=name, value="").rstrip(": ")
+        yield name, figure_text(figure, catalog), " · ".join(more)
+
+
+def change_cells(change: ScoreChange, catalog: Catalog) -> tuple[str, str, str, str]:
+    """Return name, both values and the difference of a score in two runs."""
+    label = catalog.text("scores.line", name=change.name, value="").rstrip(": ")
+    if change.difference is None or change.a is None or change.b is None:
+        return label, NOTHING, NOTHING, NOTHING
+    interval, p = change.interval, f"p {p_value(change.p_value)}, n = {change.n}"
+    if change.is_rate:
+        ends = ""
+        if interval is not None:
+            ends = f" ({points(interval.low)} … {points(interval.high)})"
+        return (
+            label,
+            percent(change.a),
+            percent(change.b),
+            f"{points(change.difference)}{ends}, {p}",
+        )
+    ends = ""
+    if interval is not None:
+        ends = f" ({_signed(interval.low)} … {_signed(interval.high)})"
+    values = number_text(change.a), number_text(change.b)
+    return label, *values, f"{_signed(change.difference)}{ends}, {p}"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else '-'}{number_text(abs(value))}"
+
+
+def change_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield what is particular about the scores of two runs."""
+    if comparison.scores:
+        yield catalog.text("scores.corrected")
+    if other := sorted({change.name for change in comparison.scores if change.is_other}):
+        yield catalog.text("scores.other_source", names=", ".join(other))
 
 
 def result_lines(result: ScoreRecord, catalog: Catalog) -> Iterator[str]:
