@@ -14,10 +14,10 @@ from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.cli.frame.command import command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.options import Paths, RunFolder, SelectOptions, Toolset
+from lhkit.cli.frame.options import Details, Paths, RunFolder, SelectOptions, Toolset
 from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.harness.records.store import SCORES, write_rescored
-from lhkit.harness.report.terminal import summary_view
+from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
 from lhkit.harness.running.score_run import rebuilt_states, score_run
@@ -48,6 +48,7 @@ class RescoreOptions(SelectOptions):
             "the run is judged again, and has this score too.",
         ),
     ] = ()
+    details: Details = False
 
 
 @command(
@@ -90,11 +91,12 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         new = replace(await score_run(written, scores, states=states, progress=True), folder=None)
     catalog, console = load_catalog(settings.locale), wide_console()
     dropped = [name for name in old.manifest.scores if name not in new.manifest.scores]
-    console.print(summary_view(new.summary(), catalog, criteria=new.criteria))
+    console.print(run_view(new, catalog, details=options.details), soft_wrap=True)
     print_lines(_changed_verdicts(old, new, catalog), console)
     if new.skipped:
         print_lines([catalog.text("rescore.skipped", count=len(new.skipped))], console)
-        print_lines((f"  {sample}: {why}" for sample, why in new.skipped.items()), console)
+        skipped = ((sample, catalog.translate(why)) for sample, why in new.skipped.items())
+        print_lines((f"  {sample}: {why}" for sample, why in skipped), console)
     if dropped:
         print_lines(
             [catalog.text("rescore.dropped", source=old.name, names=", ".join(dropped))], console
@@ -114,7 +116,7 @@ async def _add_scores(options: RescoreOptions, run: Run, settings: Settings) -> 
     before = {result.key for result in run.score_records if not result.error}
     new = await score_run(run, scores, states=states, adds=True, progress=True)
     catalog, console = load_catalog(settings.locale), wide_console()
-    console.print(summary_view(new.summary(), catalog, criteria=new.criteria))
+    console.print(run_view(new, catalog, details=options.details), soft_wrap=True)
     print_lines(_changed_verdicts(run, new, catalog), console)
     names = {score.name for score in scores}
     results = [result for result in new.score_records if result.score in names]
@@ -134,6 +136,10 @@ def _changed_verdicts(old: Run, new: Run, catalog: Catalog) -> Iterator[str]:
         return
     yield catalog.text("rescore.changed", count=len(changed))
     for record in changed:
-        reason = f" · {record.score.reasons[0]}" if record.score.reasons else ""
-        verdict = record.score.verdict
-        yield f"  {record.sample_id}: {before[record.sample_id]} → {verdict}{reason}"
+        reasons = [catalog.translate(reason) for reason in record.score.reasons[:1]]
+        earlier, verdict = (
+            catalog.text(f"report.verdict.{verdict}")
+            for verdict in (before[record.sample_id], record.score.verdict)
+        )
+        line = f"{record.sample_id}: {earlier} → {verdict}"
+        yield "  " + " · ".join([line, *reasons])

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lhkit.base.errors import importing
-from lhkit.base.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.base.text import one_line
+from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.metrics import ScoreFigure
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.figures.rates import Interval
@@ -44,12 +44,12 @@ _LABEL_CHARS = 40
 _MOST_HISTOGRAMS = 8
 
 
-def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def pass_rates(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the pass rate of each acceptance criterion with its 95 % interval.
 
     If no sample has a criterion, it is the total pass rate.
     """
-    text, summary = load_catalog(locale).text, run.summary()
+    text, summary = user_catalog(locale).text, run.summary()
     no_name = text("table.no_ac" if summary.by_ac else "table.total")
     tallies = [
         replace(tally, name=tally.name or no_name)
@@ -90,12 +90,12 @@ def _intervals(rows: Sequence[Mapping[str, Any]], *, title: str) -> "Chart":
     return chart
 
 
-def own_scores(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart | None":
+def own_scores(run: Run, *, locale: str | None = None) -> "Chart | None":
     """Return the user's scores: rates with their intervals, numbers as histograms.
 
     A line marks the mean of a number, a band its interval. None without values.
     """
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     figures = [figure for figure in run.score_figures() if figure.interval is not None]
     rates = [figure for figure in figures if figure.is_rate]
     parts: list[Any] = []
@@ -140,12 +140,12 @@ def _ends(figure: ScoreFigure) -> dict[str, float]:
     return {"low": interval.low, "high": interval.high}
 
 
-def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def latencies(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the cumulative distribution of turn times, with p50 and p95 marked.
 
     Waiting for the user and invalid samples are excluded.
     """
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     times_s = sorted(
         turn.active_s
         for record in run.records
@@ -174,9 +174,9 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     return chart
 
 
-def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def confusion(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the confusion matrix of expected tools (rows) and called tools (columns)."""
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     no_call = text("report.no_call")
     cells: list[dict[str, Any]] = [
         {"expected": _label(expected or no_call), "called": _label(called or no_call), "count": n}
@@ -205,9 +205,9 @@ def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     return chart
 
 
-def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def violations(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the number of violations by rule: those that occurred and those blocked."""
-    text, total = load_catalog(locale).text, run.summary().total
+    text, total = user_catalog(locale).text, run.summary().total
     return _bars(
         [
             {"name": _label(code), "kind": text(f"table.{severity}"), "count": count}
@@ -220,12 +220,12 @@ def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     )
 
 
-def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def flips(comparison: Comparison, *, locale: str | None = None) -> "Chart":
     """Return the numbers of regressions and improvements by acceptance criterion.
 
     If no sample has a criterion, they are the totals.
     """
-    text = load_catalog(locale).text
+    text = user_catalog(locale).text
     has_criteria = any(pair.a.ac for pair in comparison.pairs)
     no_name = text("table.no_ac" if has_criteria else "table.total")
     counts = Counter(
@@ -242,9 +242,9 @@ def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     )
 
 
-def history(history: History, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def history(history: History, *, locale: str | None = None) -> "Chart":
     """Return pass rate, violations and turn time of runs over time, one line per model."""
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     points = history.frame.to_dict("records")
     labels: Counter[str] = Counter()
     for point in points:

@@ -113,9 +113,10 @@ def _case(
             ET.SubElement(properties, "property", name=f"score {value.name}", value=shown)
     if not record.is_passed:
         kind = "failure" if record.is_valid else "error"
-        reasons, verdict = record.score.reasons, str(record.score.verdict)
+        reasons = [catalog.translate(reason) for reason in record.score.reasons]
+        verdict = str(record.score.verdict)
         violations = (
-            f"{severity_mark(v.severity, catalog).text}: {v.code}: {v.detail}"
+            f"{severity_mark(v.severity, catalog).text}: {v.code}: {catalog.translate(v.detail)}"
             for v in record.score.violations
         )
         message = xml_text(reasons[0] if reasons else verdict)

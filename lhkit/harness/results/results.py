@@ -141,6 +141,7 @@ class Run:
             summarise(self.records),
             time_breakdown=self.manifest.time_breakdown(),
             selection=self.manifest.selection,
+            user=self.manifest.simulated_user,
             scores=self.score_figures(),
         )
 

@@ -1,8 +1,8 @@
 """Render runs, samples and comparisons as HTML, for notebook cells and the report page.
 
 Jinja2 templates escape every value, after it is made printable (control and bidirectional
-characters shown as escapes) and truncated. No script, no network. The language of a notebook cell
-is that of the conversations, Korean if they are mixed.
+characters shown as escapes) and truncated. No script, no network. A notebook cell is in the
+language of the user.
 """
 
 import json
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lhkit.base.errors import importing
 from lhkit.base.locales import Catalog
 from lhkit.base.text import percent, printable, seconds
+from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.records.record import SampleRecord, TurnRecord, Verdict
 from lhkit.harness.records.score_record import ScoreRecord
-from lhkit.harness.records.transcript import catalog_in, transcript_parts
+from lhkit.harness.records.transcript import transcript_parts
 from lhkit.harness.views.scores import result_lines
 from lhkit.harness.views.tables import (
     Table,
@@ -26,6 +27,7 @@ from lhkit.harness.views.tables import (
     comparison_table,
     gate_line,
     interval_text,
+    key_figures,
     pass_rates,
     severity_mark,
     violation_table,
@@ -62,13 +64,13 @@ class ShownSample(Protocol):
 
 def sample_html(sample: ShownSample) -> str:
     """Return the transcript of a sample, with the results of its scores."""
-    return str(_macros(catalog_in([sample._record.locale])).cell_of_sample(sample))
+    return str(_macros(user_catalog()).cell_of_sample(sample))
 
 
 def run_html(
     samples: Sequence[ShownSample], summary: Summary, *, criteria: "Criteria", name: str
 ) -> str:
-    """Return the metrics of a run and its samples, failures first.
+    """Return the figures that decide, the samples of a run, failures first, and folded tables.
 
     Args:
         samples: the samples.
@@ -76,7 +78,7 @@ def run_html(
         criteria: the toolset's texts of the criteria (see `Run.criteria`).
         name: the name of the run; by default the names of its models.
     """
-    catalog = catalog_in(sample._record.locale for sample in samples)
+    catalog = user_catalog()
     shown = failed_samples_first(samples)[:_SHOWN_SAMPLES]
     title = name or ", ".join(identity.model for identity in summary.models)
     tables = (
@@ -88,6 +90,7 @@ def run_html(
         _macros(catalog).cell_of_run(
             catalog.text("report.title", model=title or "–"),
             summary,
+            key_figures(summary, catalog),
             [table for table in tables if table is not None],
             shown,
             len(samples) - len(shown),
@@ -97,7 +100,7 @@ def run_html(
 
 def comparison_html(comparison: Comparison) -> str:
     """Return the table of a comparison and the pairs that flipped."""
-    catalog = catalog_in(pair.a.locale for pair in comparison.pairs)
+    catalog = user_catalog()
     table = comparison_table(comparison, catalog)
     return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
 
@@ -143,6 +146,7 @@ def _macros(catalog: Catalog) -> Any:
 def _context(catalog: Catalog) -> dict[str, Any]:
     return {
         "text": catalog.text,
+        "translate": catalog.translate,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
         "score_lines": partial(result_lines, catalog=catalog),
