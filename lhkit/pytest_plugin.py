@@ -32,6 +32,8 @@ _SHOWN_ERRORS = 8
 _MORE_ERRORS = "more errors"
 _PLUGIN = pytest.StashKey["Plugin"]()
 _OUTCOME = pytest.StashKey[dict[str, Any]]()
+_SCORES = pytest.StashKey[list[str]]()
+"""The results of a sample's scores, as lines."""
 _REPLIES = pytest.StashKey[list[Any]]()
 """Identities, and the counts of `ReadCalls`, as values that a worker of xdist can send."""
 
@@ -80,6 +82,7 @@ OPTIONS = (
     _Option("limit", int, "The first scenarios, at most so many."),
     _Option("keep_prompts", bool, "Keep prompt texts in the records."),
     _Option("keep_states", bool, "Keep whole states in the records."),
+    _Option("scores", tuple, "Your own scores: FILE.py:NAME; repeatable.", "score"),
 )
 _RUN = _Option("", str, "Write the records to runs/NAME, and run only what is missing.", "run")
 
@@ -302,6 +305,7 @@ class Plugin:
     _errors: Counter[str] = field(default_factory=Counter)
     _skipped: int = 0
     _replies: list[Any] = field(default_factory=list)
+    _scores: list[str] = field(default_factory=list)
 
     @property
     def toolset(self) -> str:
@@ -332,6 +336,10 @@ class Plugin:
         failed = self.config.rootpath / "runs" / (values["failed"] or "")
         if values["failed"] and failed.is_dir():
             values["failed"] = failed
+        if values["scores"]:
+            values["scores"] = [
+                self._beside(each, self.config.rootpath) for each in values["scores"]
+            ]
         given = {name: value for name, value in values.items() if value is not None}
         return validate_options(RunOptions, **given)
 
@@ -351,6 +359,15 @@ class Plugin:
             with open_journal(self.folder):
                 read_manifest(self.folder)
 
+    @staticmethod
+    def _beside(reference: str, *folders: Path) -> str:
+        """Return a reference whose file is in the working directory, or in one of some folders."""
+        file, colon, name = reference.rpartition(":")
+        if file.endswith(".py") and not Path(file).is_file():
+            places = [folder / file for folder in folders]
+            file = str(next((place for place in places if place.is_file()), file))
+        return f"{file}{colon}{name}"
+
     def samples(self, path: Path, toolset: str, folder: Path) -> list[Sample]:
         """Return the samples of a scenario file.
 
@@ -369,13 +386,10 @@ class Plugin:
         path = path.resolve()  # the same file may be named in several ways
         if path not in self._scenarios:
             self._scenarios[path] = load_scenarios([path])
-        file, colon, name = toolset.rpartition(":")
-        if file.endswith(".py") and not Path(file).is_file():
-            places = [folder / file, self.config.rootpath / file]
-            file = str(next((place for place in places if place.is_file()), file))
+        toolset = self._beside(toolset, folder, self.config.rootpath)
         options = self.options()
         return [
-            Sample(path, scenario, repeat, f"{file}{colon}{name}")
+            Sample(path, scenario, repeat, toolset)
             for scenario in all_wordings(self._scenarios[path], options)
             for repeat in range(options.repeats)
         ]
@@ -485,14 +499,25 @@ class Plugin:
         planned = self._planned.get((sample.toolset, sample.path))
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
-        record, line = self._runner.run(planned.record(sample.scenario.name, sample.repeat))
+        recorded = self._runner.run(planned.record(sample.scenario.name, sample.repeat))
+        record = recorded.record
         item.stash[_REPLIES] = _replies(record)
+        if recorded.scores:
+            from lhkit.harness.records.score_record import encode_score
+
+            item.stash[_SCORES] = [encode_score(result) for result in recorded.scores]
+            item.user_properties += [
+                (f"score {value.name}", value.value)
+                for result in recorded.scores
+                for value in result.values
+            ]
         if self.folder is not None:
             item.stash[_OUTCOME] = {
                 "sample": str(record.sample_id),
-                "line": line,
+                "line": recorded.line,
                 "is_valid": record.is_valid,
                 "manifest": self._manifest,
+                "scores": list(recorded.score_lines),
             }
             self._manifest = ""
         if not record.is_valid:
@@ -515,6 +540,9 @@ class Plugin:
         if _REPLIES in item.stash:
             report.lhkit_replies = item.stash[_REPLIES]
             del item.stash[_REPLIES]
+        if _SCORES in item.stash:
+            report.lhkit_scores = item.stash[_SCORES]
+            del item.stash[_SCORES]
         if _OUTCOME in item.stash:
             report.lhkit_outcome = item.stash[_OUTCOME]
             del item.stash[_OUTCOME]
@@ -530,6 +558,7 @@ class Plugin:
             report.is_more = self._errors[error] > _SHOWN_ERRORS
         if hasattr(report, "lhkit_replies"):
             self._replies.append(report.lhkit_replies)
+        self._scores += getattr(report, "lhkit_scores", ())
         self._skipped += report.skipped and _NO_MODEL in str(report.longrepr)
         if hasattr(report, "lhkit_outcome") and self.folder is not None:
             from lhkit.cli.suite_run import SuiteRecorder
@@ -562,6 +591,17 @@ class Plugin:
             unread=dict(unread),
         )
         yield from dialect_lines(tuple(models), read, load_catalog("en"))
+
+    def _score_lines(self) -> Iterator[str]:
+        """Yield one line for each score."""
+        from lhkit.base.locales import load_catalog
+        from lhkit.harness.figures.score_figures import score_figures
+        from lhkit.harness.records.score_record import decode_score
+        from lhkit.harness.views.scores import figure_lines
+
+        results = list(map(decode_score, self._scores))
+        valid = {result.sample_id for result in results}
+        yield from figure_lines(score_figures(valid, results), load_catalog("en"))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -601,6 +641,8 @@ class Plugin:
             yield f"{self._skipped} samples were not run: {_NO_MODEL}"
         if self._replies:
             yield from self._dialect_lines()
+        if self._scores:
+            yield from self._score_lines()
 
 
 def _several_toolsets(samples: Iterable[Sample]) -> str:

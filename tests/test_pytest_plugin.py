@@ -23,6 +23,7 @@ from filelock import FileLock
 
 import lhkit
 import lhkit.cli.eval.evaluation  # imported once, not by each pytest in this process
+import lhkit.harness.figures.statistics
 import lhkit.harness.scenarios.loader
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.pytest_plugin import OPTIONS
@@ -579,3 +580,49 @@ def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(
     assert output.count(f"\n{sentence}") == 6
     assert output.count(" - nothing answers at http") == 6  # the lines of the summary
     assert len(output.splitlines()) <= LONGEST_PAGE
+
+
+SCORES = """
+from lhkit import Sample, score
+
+@score
+def writes(sample: Sample) -> int:
+    return sum(call.writes and call.run is not None for call in sample.calls)
+
+@score(fails=True)
+def not_bread(sample: Sample) -> bool | str:
+    with open("calls.txt", "a") as file:
+        file.write("x")
+    return "bread" not in sample.user_messages[0] or "it is about bread"
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n2")])
+def test_scores_are_computed_once_and_a_failed_check_fails_its_test(
+    run_pytest: RunPytest, project: Path, workers: tuple[str, ...]
+) -> None:
+    (project / "scores.py").write_text(SCORES, encoding="utf-8")
+    given = ("--lhkit-score=scores.py:writes", "--lhkit-score=scores.py:not_bread")
+    run = (*NIGHTLY, *given, *workers, "--junitxml=junit.xml")
+    code, output = run_pytest(*run)
+    first = lhkit.Run.load(project / "runs" / "nightly")
+    values = {figure.name: figure.value for figure in first.summary().scores}
+    failed = [record for record in first.records if not record.is_passed]
+    assert (code, outcomes(output)["failed"]) == (1, len(failed))
+    assert 0 < len(failed) < len(first.records)
+    assert "not_bread: it is about bread" in output
+    assert "lhkit: check not_bread: " in output
+    assert "lhkit: score writes: " in output
+    assert values["not_bread"] == 1 - len(failed) / len(first.records)
+    properties = ElementTree.parse(project / "junit.xml").iter("property")  # noqa: S314 - our own
+    assert {each.get("name") for each in properties} == {"score writes", "score not_bread"}
+    assert (project / "calls.txt").read_text() == "x" * len(first.records)
+    code, output = run_pytest(*run)
+    assert (code, outcomes(output)["failed"]) == (1, len(failed))
+    assert (project / "calls.txt").read_text() == "x" * len(first.records)
+
+
+def test_invalid_score_is_refused_before_the_tests(run_pytest: RunPytest) -> None:
+    code, output = run_pytest(*GOLD, "--lhkit-score=missing.py:writes")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "missing.py" in output

@@ -36,6 +36,7 @@ from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.plan import ModelSource
 from lhkit.harness.running.prepared import choose_scenarios
+from lhkit.harness.running.run import score_prepared
 from lhkit.harness.running.suite import Suite, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line
@@ -214,13 +215,14 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
     records = select_records(read_records(evaluation.folder), plan.hashes)
     if len(reusable_samples(map(record_status, records), plan.hashes)) < len(plan.hashes):
         return None
-    return Run(
+    run = Run(
         records=records,
         manifest=read_manifest(evaluation.folder),
         kept=len(records),
         name=evaluation.folder.resolve().name,
         folder=evaluation.folder,
     )
+    return await score_prepared(run, evaluation.prepared)
 
 
 def _recorded_identity(evaluation: Evaluation) -> ModelIdentity | None:

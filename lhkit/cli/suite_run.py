@@ -20,11 +20,14 @@ from lhkit.cli.eval.evaluation import OpenedModel, prepare_evaluation, read_prov
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import SampleRecord, encode_record
 from lhkit.harness.records.resume import SampleHashes
+from lhkit.harness.records.score_record import ScoreRecord, encode_score, with_checks
 from lhkit.harness.records.store import (
+    SCORES,
     Journal,
     open_journal,
     read_manifest,
     read_records,
+    read_scores,
     require_kept_whole,
     write_manifest,
 )
@@ -33,6 +36,8 @@ from lhkit.harness.running.plan import PlannedScenario, run_clock
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import Execution, begin_invocation, new_execution, run_manifest
 from lhkit.harness.running.run_options import RunOptions
+from lhkit.harness.running.score_run import Scorer, rebuilt_states
+from lhkit.harness.running.scores import load_scores
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import load
@@ -51,25 +56,47 @@ class PlannedSuite:
         execution: runs them, and has the records to reuse.
         manifest: of the run folder, as JSON; empty if nothing is written to one.
         notices: sentences about unverified or unwritten results.
+        scorer: has the scores, and their results to reuse.
     """
 
     scenarios: Mapping[str, PlannedScenario]
     execution: Execution
     manifest: str
     notices: tuple[str, ...]
+    scorer: Scorer
 
-    async def record(self, scenario: str, repeat: int) -> tuple[SampleRecord, str]:
-        """Run a sample, or take its record from the run folder.
+    async def record(self, scenario: str, repeat: int) -> "RecordedSample":
+        """Run a sample, or take its record from the run folder, and score it."""
+        sample, line = self.scenarios[scenario].sample(repeat), ""
+        record = self.execution.records.get(sample.sample_id)
+        if record is None:
+            with _short_log():
+                record = cast(SampleRecord, await self.execution.run_sample(sample))  # not encoded
+            line = masked(encode_record(record))  # only this process knows the secrets
+        results, new = await self.scorer.score(record)
+        return RecordedSample(
+            record=with_checks(record, results),
+            line=line,
+            scores=results,
+            score_lines=tuple(masked(encode_score(result)) for result in new),
+        )
 
-        Returns:
-            The record, and its line for the run folder; an empty line if it was there.
-        """
-        sample = self.scenarios[scenario].sample(repeat)
-        if kept := self.execution.records.get(sample.sample_id):
-            return kept, ""
-        with _short_log():
-            record = cast(SampleRecord, await self.execution.run_sample(sample))  # not encoded
-        return record, masked(encode_record(record))  # only this process knows the secrets
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSample:
+    """A sample that was run, or whose record was there.
+
+    Attributes:
+        record: its record, with the verdicts of its checks.
+        line: the line for the run folder; empty if it was there.
+        scores: the results of its scores.
+        score_lines: the lines of those that were computed now.
+    """
+
+    record: SampleRecord
+    line: str
+    scores: tuple[ScoreRecord, ...]
+    score_lines: tuple[str, ...]
 
 
 @contextmanager
@@ -118,17 +145,21 @@ class SuitePlanner:
         chosen = choose_scenarios(scenarios, options)
         folder, before, existing = self.folder, Manifest(), tuple[SampleRecord, ...]()
         notices: list[str] = []
+        stored: list[ScoreRecord] = []
         if folder is not None and folder.is_dir():
             before, existing = read_manifest(folder), read_records(folder)
+            stored = list(read_scores(folder))
             try:
                 require_kept_whole(folder, {each.id for each in chosen.scenarios}, chosen.selection)
             except UsageError as error:
                 notices.append(str(error))
                 folder = None
+        toolset = load(options.toolset)
+        scores = load_scores(options.scores, toolset)
         evaluation = prepare_evaluation(
             options,
             chosen,
-            load(options.toolset),
+            toolset,
             folder=folder or Path(os.devnull),  # which has no records
             settings=self.settings,
             placement=None,
@@ -159,11 +190,15 @@ class SuitePlanner:
             plan, resumption, execution.context, provenance, concurrency=self.workers
         )
         manifest = run_manifest(plan, before, provenance, chosen.selection, invocation)
+        sources = {score.name: score.source for score in scores}
+        manifest = manifest.model_copy(update={"scores": sources} if sources else {})
+        states = rebuilt_states(chosen.scenarios, toolset)
         return PlannedSuite(
             scenarios={planned.scenario.name: planned for planned in plan.scenarios},
             execution=execution,
             manifest="" if folder is None else masked(json.dumps(manifest.plain())),
             notices=(*notices, *invocation.remarks),
+            scorer=Scorer(scores, stored, states=states),
         )
 
     async def aclose(self) -> None:
@@ -184,11 +219,14 @@ class SuiteRecorder:
     error: str = ""
     _kept: set[str] = field(default_factory=set)
     _are_valid: dict[str, bool] = field(default_factory=dict)
+    _scores: list[str] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
     _journal: Journal | None = None
     _manifest: Manifest | None = None
 
-    def add(self, *, sample: str, line: str, is_valid: bool, manifest: str) -> None:
+    def add(
+        self, *, sample: str, line: str, is_valid: bool, manifest: str, scores: Sequence[str] = ()
+    ) -> None:
         """Write the record of a sample; before the first, the manifest.
 
         Args:
@@ -196,7 +234,9 @@ class SuiteRecorder:
             line: the record; empty if it was kept.
             is_valid: whether it could be scored.
             manifest: with the first sample of each process; empty if nothing is written.
+            scores: the results of its scores, written by `close`.
         """
+        self._scores += scores
         if line:
             self._are_valid[sample] = is_valid
         else:
@@ -214,7 +254,16 @@ class SuiteRecorder:
             self.error = str(error)
 
     def close(self) -> None:
-        """Complete the manifest, and release the folder."""
+        """Complete the manifest, release the folder, and write the results of scores."""
+        self._complete()
+        if self._scores and self._manifest is not None and not self.error:
+            try:
+                with open_journal(self.folder, reads=False, file_name=SCORES) as journal:
+                    journal.append(*self._scores)
+            except LhkitError as error:
+                self.error = str(error)
+
+    def _complete(self) -> None:
         with self._stack:
             if self._manifest is None or self.error:
                 return

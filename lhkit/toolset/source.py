@@ -48,6 +48,28 @@ def source_sha256(toolset: Toolset) -> str:
     return digest.hexdigest() if modules else ""
 
 
+def module_of(toolset: Toolset) -> ModuleType | None:
+    """Return the module that a toolset was loaded from, or that of its class."""
+    while isinstance(toolset, WrappedToolset):
+        toolset = toolset.inner
+    for name, _ in _modules_of(toolset):
+        return sys.modules.get(name)
+    return None
+
+
+def module_files(name: str, file: str) -> Iterator[tuple[str, str]]:
+    """Yield path and hash of a module's file and of those that it imports; nothing if unknown."""
+    yield from _files(name, Path(file))
+
+
+def is_installed(module: ModuleType) -> bool:
+    """Return whether a module is part of Python, of lhkit or of an installed package."""
+    top = module.__name__.split(".")[0]
+    folders = {*Path(getattr(module, "__file__", None) or "").parts}
+    is_shipped = top == "lhkit" or top in sys.stdlib_module_names
+    return (is_shipped and top != "__main__") or bool(_PACKAGE_FOLDERS & folders)
+
+
 def _modules_of(toolset: Toolset) -> set[_Module]:
     """Return the modules with the code of a toolset; empty if unknown."""
     while isinstance(toolset, WrappedToolset):
@@ -115,6 +137,8 @@ def _files(module: str, file: Path) -> Iterator[tuple[str, str]]:
         yield path.relative_to(folder.root).as_posix() if is_inside else name, sha256
         for imported in imports:
             pieces = imported.split(".")
+            if pieces[0] == "lhkit" and parts[0] != "lhkit":  # its version is compared
+                continue
             for end in range(1, len(pieces) + 1):  # a package runs before its modules
                 inner = ".".join(pieces[:end])
                 found = folder.find(inner) or (None if own else _project_file(inner))

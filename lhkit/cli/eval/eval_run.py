@@ -24,14 +24,16 @@ from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.score_limits import parse_limits, require_known
 from lhkit.cli.frame.thresholds import ThresholdResult, cannot_fail, check_thresholds
 from lhkit.cli.report import ReportFiles, require_page_packages, write_reports
 from lhkit.harness.records.resume import Resumption
-from lhkit.harness.records.store import RECORDS, require_run_name
+from lhkit.harness.records.store import RECORDS, read_manifest, require_run_name
 from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.prepared import choose_scenarios
+from lhkit.harness.running.scores import load_scores
 from lhkit.harness.running.stress import parse_stress
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import change_text, shortened_list
@@ -56,6 +58,9 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, options.toolset)
     folder, baseline = _run_folder(options), _baseline(options)
+    scores = {score.name for score in load_scores(run_options.scores, toolset)}
+    require_known(parse_limits(options.min_score, options.max_score), scores)
+    left_out = [name for name in read_manifest(folder).scores if name not in scores]
     files = ReportFiles(html=options.html, markdown=options.markdown, junit=options.junit)
     _require_packages(options)
     evaluation = prepare_evaluation(
@@ -81,6 +86,8 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     if not options.details:
         print_lines([catalog.text("eval.more_figures", path=folder)])
     print_lines([*opened.warnings(catalog), *result.remarks])
+    if left_out:
+        print_lines([catalog.text("scores.left_out", names=", ".join(left_out))])
     code = _print_decision(run, options, result, catalog)
     comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
     written = write_reports(

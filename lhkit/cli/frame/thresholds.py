@@ -8,6 +8,7 @@ from lhkit.base.locales import Catalog
 from lhkit.base.text import seconds
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import ThresholdOptions
+from lhkit.cli.frame.score_limits import check_limits, parse_limits, require_known
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.figures.rates import below_texts, is_below
 from lhkit.harness.figures.regressions import Regressions, count_regressions
@@ -137,6 +138,11 @@ def _check(
     missed = [*_missed_limits(run, options, catalog)]
     over, unmeasured = _check_costs(run, options, catalog)
     missed += over
+    limits = parse_limits(options.min_score, options.max_score)
+    require_known(limits, run.manifest.scores)
+    beyond, unknown = check_limits(limits, run.score_figures(), catalog)
+    missed += beyond
+    unmeasured += unknown
     remarks = [catalog.text("eval.no_limit")] if options.fail_under == 0 else []
     if baseline is None:
         return ThresholdResult(

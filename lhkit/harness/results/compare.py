@@ -13,6 +13,7 @@ from statistics import median_low
 from lhkit.base.errors import UsageError
 from lhkit.harness.figures.pairs import Arm, Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.figures.rates import ALPHA
+from lhkit.harness.figures.score_figures import score_changes
 from lhkit.harness.records.manifest import manifest_changes
 from lhkit.harness.records.record import SampleRecord, Severity, Vote
 from lhkit.harness.results.results import Run
@@ -77,6 +78,12 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
         people=_votes(pairs),
+        scores=score_changes(
+            paired,
+            run_a.score_records,
+            run_b.score_records,
+            p_value=sign_flip(differences),
+        ),
         selection_a=run_a.manifest.selection,
         selection_b=run_b.manifest.selection,
         margin=margin,
