@@ -24,10 +24,10 @@ from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.thresholds import ThresholdResult, cannot_fail, check_thresholds
+from lhkit.cli.frame.thresholds import ThresholdResult, cannot_fail, check_thresholds, load_baseline
 from lhkit.cli.report import ReportFiles, require_page_packages, write_reports
 from lhkit.harness.records.resume import Resumption
-from lhkit.harness.records.store import RECORDS, require_run_name
+from lhkit.harness.records.store import require_run_name
 from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
@@ -179,20 +179,9 @@ def _baseline(options: EvalOptions) -> Run | None:
     """Return the baseline, loaded and checked before hours are spent on the run."""
     baseline = None
     if options.baseline is not None:
-        named = options.runs_dir / options.baseline
-        baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
-        if not any(record.is_valid for record in baseline.records):
-            raise UsageError(
-                f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
-                "valid. Give its own eval command again first"
-            )
-        part = baseline.manifest.selection
-        if options.failed is not None or (part is not None and part.filter.failed):
-            raise UsageError(
-                f"--baseline {options.baseline} and --failed: scenarios that were chosen because "
-                "they failed do better when run again, so nothing can be concluded. Compare runs "
-                "of all scenarios"
-            )
+        baseline = load_baseline(
+            options.baseline, options.runs_dir, is_failed_only=options.failed is not None
+        )
     options.require_valid()
     return baseline
 

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from lhkit.base.errors import UsageError
 from lhkit.base.locales import Catalog
 from lhkit.base.text import seconds
 from lhkit.cli.frame.exit_codes import ExitCode
@@ -13,6 +15,7 @@ from lhkit.harness.figures.rates import below_texts, is_below
 from lhkit.harness.figures.regressions import Regressions, count_regressions
 from lhkit.harness.figures.timings import times
 from lhkit.harness.records.record import SampleRecord, Severity, Verdict
+from lhkit.harness.records.store import RECORDS
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.views.tables import (
@@ -66,6 +69,34 @@ class ThresholdResult:
         if self.invalid:
             return ExitCode.INFRASTRUCTURE
         return ExitCode.CANNOT_TELL if self.cannot_tell else ExitCode.OK
+
+
+def load_baseline(name: Path, runs_dir: Path, *, is_failed_only: bool) -> Run:
+    """Return the run of `--baseline`, after checking that a run can be compared with it.
+
+    Args:
+        name: a run in `runs_dir`, or a folder.
+        runs_dir: the folder of runs.
+        is_failed_only: whether the run selects scenarios that failed before.
+
+    Raises:
+        RunError: it is not a run.
+        UsageError: nothing could be concluded from the comparison.
+    """
+    named = runs_dir / name
+    baseline = Run.load(named if (named / RECORDS).exists() else name)
+    if not any(record.is_valid for record in baseline.records):
+        raise UsageError(
+            f"--baseline {name}: none of its {len(baseline.records)} samples is valid. Give its "
+            "own eval command again first"
+        )
+    part = baseline.manifest.selection
+    if is_failed_only or (part is not None and part.filter.failed):
+        raise UsageError(
+            f"--baseline {name} and --failed: scenarios that were chosen because they failed do "
+            "better when run again, so nothing can be concluded. Compare runs of all scenarios"
+        )
+    return baseline
 
 
 def check_thresholds(
