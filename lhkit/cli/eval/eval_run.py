@@ -24,7 +24,12 @@ from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.thresholds import ThresholdResult, cannot_fail, check_thresholds, load_baseline
+from lhkit.cli.frame.thresholds import (
+    ThresholdResult,
+    check_thresholds,
+    load_baseline,
+    powerless_line,
+)
 from lhkit.cli.report import ReportFiles, require_page_packages, write_reports
 from lhkit.harness.records.resume import Resumption
 from lhkit.harness.records.store import require_run_name
@@ -67,8 +72,10 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         placement=placement,
     )
     catalog = load_catalog(settings.locale)
-    if baseline is not None and (line := _powerless_line(options, evaluation, baseline, catalog)):
-        print_lines([line], Console(stderr=True))
+    if baseline is not None:
+        planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}
+        line = powerless_line(options, baseline, planned, catalog)
+        print_lines(filter(None, [line]), Console(stderr=True))
     replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
     async with evaluation.open(replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
@@ -196,19 +203,6 @@ def _require_packages(options: EvalOptions) -> None:
         require_page_packages()
     if options.repeats > 1 or options.variants or options.baseline is not None:
         import_module("lhkit.harness.figures.statistics")
-
-
-def _powerless_line(
-    options: EvalOptions, evaluation: Evaluation, baseline: Run, catalog: Catalog
-) -> str:
-    """Return that the comparison with a baseline cannot fail, if that is known before the run."""
-    planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}
-    passing = {record.sample_id.scenario for record in baseline.records if record.is_passed}
-    count = len(planned & passing)
-    if not cannot_fail(options, count):
-        return ""
-    key = "eval.powerless_before" if count else "eval.powerless_none"
-    return catalog.text(key, count=count, name=baseline.name)
 
 
 def _run_folder(options: EvalOptions) -> Path:

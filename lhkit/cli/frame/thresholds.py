@@ -1,7 +1,7 @@
 """Thresholds of a run, and the exit code that they lead to."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -253,18 +253,28 @@ def _uncompared(regressions: Regressions, baseline: str, catalog: Catalog) -> It
             )
 
 
-def cannot_fail(options: ThresholdOptions, passing: int) -> bool:
-    """Return whether a comparison with a baseline is decided before the run.
+def powerless_line(
+    options: ThresholdOptions, baseline: Run, scenarios: Container[str], catalog: Catalog
+) -> str:
+    """Return that a comparison cannot fail, if that is known before the run; else nothing.
 
     Args:
         options: the thresholds, with a baseline.
-        passing: the scenarios of the run that pass in the baseline.
+        baseline: the run to compare with.
+        scenarios: the ids of the scenarios that are going to be run.
+        catalog: the locale's texts.
     """
-    from lhkit.harness.figures.statistics import least_passing
-
-    if options.max_regressions is not None:
-        return passing <= options.max_regressions
-    return options.margin is None and passing < least_passing()
+    planned = tuple(each for each in baseline.records if each.sample_id.scenario in scenarios)
+    count = len({each.sample_id.scenario for each in planned if each.is_passed})
+    most, margin = options.max_regressions, options.margin
+    can_fail = most is not None and count > most
+    if most is None or margin is not None:  # the paired test decides
+        same = replace(baseline, records=planned)
+        can_fail = can_fail or not compare(same, same, margin=margin).is_powerless
+    if count and can_fail:
+        return ""
+    key = "eval.powerless_before" if count else "eval.powerless_none"
+    return catalog.text(key, count=count, name=baseline.name)
 
 
 def _missed_limits(run: Run, options: ThresholdOptions, catalog: Catalog) -> Iterator[str]:
