@@ -485,6 +485,20 @@ async def test_eval_in_a_pipe_prints_reasons_in_full(
     assert "list_habits was expected and not called" in line
     assert "END" in line
 
+    user = "do not show " * 20
+    file.write_text(text.replace("which habits do I have?", f"{user}END"), encoding="utf-8")
+    for model in ("silent", "gold"):
+        given = {"paths": (file,), "runs_dir": tmp_path / "runs", "name": model}
+        await evaluate(EvalOptions(model=model, **given), settings)
+    capsys.readouterr()
+    pair = {"run_a": tmp_path / "runs" / "silent", "run_b": tmp_path / "runs" / "gold"}
+    await compare_runs(CompareOptions(**pair), settings)
+    lines = capsys.readouterr().out.splitlines()
+    (failed,) = (line for line in lines if "silent · fail" in line)
+    assert "not called; turn 0: the reply" in failed
+    assert "END" in failed
+    assert {line.strip() for line in lines if "do not show" in line} == {f"> {user}END"}
+
 
 @pytest.mark.anyio
 async def test_eval_and_rescore_print_what_decides_and_all_figures_with_details(
