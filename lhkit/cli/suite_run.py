@@ -78,7 +78,7 @@ class PlannedSuite:
         sample = self.scenarios[scenario].sample(repeat)
         if kept := self.execution.records.get(sample.sample_id):
             return kept, True
-        with _short_log():
+        with _quiet_log():
             record = cast(SampleRecord, await self.execution.run_sample(sample))  # not encoded
         return record, False
 
@@ -89,20 +89,18 @@ def record_line(record: SampleRecord) -> str:
 
 
 @contextmanager
-def _short_log() -> Iterator[None]:
-    """Leave out the tracebacks of lhkit's own errors, which pytest would show of each test."""
+def _quiet_log() -> Iterator[None]:
+    """Leave out lhkit's own errors, which are the reason of the sample, from the captured log."""
 
-    def shorten(record: logging.LogRecord) -> bool:
-        if record.exc_info and isinstance(error := record.exc_info[1], LhkitError):
-            record.msg, record.exc_info = f"{record.msg}: {type(error).__name__}", None
-        return True
+    def keep(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], LhkitError))
 
     logger = logging.getLogger("lhkit.chat.controller")
-    logger.addFilter(shorten)
+    logger.addFilter(keep)
     try:
         yield
     finally:
-        logger.removeFilter(shorten)
+        logger.removeFilter(keep)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
