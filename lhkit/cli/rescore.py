@@ -70,7 +70,8 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     print_lines(_changed_verdicts(old, new, catalog), console)
     if new.skipped:
         print_lines([catalog.text("rescore.skipped", count=len(new.skipped))], console)
-        print_lines((f"  {sample}: {why}" for sample, why in new.skipped.items()), console)
+        skipped = ((sample, catalog.translate(why)) for sample, why in new.skipped.items())
+        print_lines((f"  {sample}: {why}" for sample, why in skipped), console)
     counts = {"count": len(new.records), "source": old.name}
     print_lines([catalog.text("rescore.written", path=target, **counts)], console)
     return ExitCode.OK
@@ -86,6 +87,10 @@ def _changed_verdicts(old: Run, new: Run, catalog: Catalog) -> Iterator[str]:
         return
     yield catalog.text("rescore.changed", count=len(changed))
     for record in changed:
-        reason = f" · {record.score.reasons[0]}" if record.score.reasons else ""
-        verdict = record.score.verdict
-        yield f"  {record.sample_id}: {before[record.sample_id]} → {verdict}{reason}"
+        reasons = [catalog.translate(reason) for reason in record.score.reasons[:1]]
+        earlier, verdict = (
+            catalog.text(f"report.verdict.{verdict}")
+            for verdict in (before[record.sample_id], record.score.verdict)
+        )
+        line = f"{record.sample_id}: {earlier} → {verdict}"
+        yield "  " + " · ".join([line, *reasons])

@@ -158,6 +158,7 @@ async def _run(
         setup_s=time.perf_counter() - start_s - opened.server_s,
         server_s=opened.server_s,
     )
+    print_lines(evaluation.concurrency_lines(opened, catalog), Console(stderr=True))
     try:
         return await evaluation.run(
             opened,
@@ -243,12 +244,14 @@ def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) 
         return
     console.print(Text(catalog.text("eval.failed"), style="bold"))
     for record in first:
-        reasons, place = record.score.reasons, f"  {record.sample_id}"
+        reasons = [catalog.translate(reason) for reason in record.score.reasons]
+        verdict = catalog.text(f"report.verdict.{record.score.verdict}")
+        place = f"  {record.sample_id} · {verdict}"
         if is_interactive(console):
-            line = f"{place} · {record.score.verdict} · {next(iter(reasons), '')}"
+            line = f"{place} · {next(iter(reasons), '')}"
             console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
         else:  # a log keeps every reason, and whole
-            line = f"{place} · {record.score.verdict} · {'; '.join(reasons)}"
+            line = f"{place} · {'; '.join(reasons)}"
             print_lines([line], console)
     if rest := sum(1 for _ in failed):
         print_lines([f"  {catalog.text('eval.more', count=rest, path=folder)}"], console)

@@ -502,7 +502,7 @@ def confirm_score(records: Sequence[SampleRecord]) -> ConfirmScore:
     asked: Counter[str] = Counter()
     for record in records:
         scenario = record.sample_id.scenario
-        unexpected[scenario] += _unexpected_writes(record)
+        unexpected[scenario] += unexpected_writes(record)
         asked[scenario] += sum(call.gate.is_answer for call in record.trajectory.calls)
         breached = {v.turn for v in record.score.violations if v.code in _BREACHES}
         respected += [
@@ -655,7 +655,7 @@ def _violation_counts(records: Sequence[SampleRecord], severity: Severity) -> Ma
     return dict(sorted(counts.items()))
 
 
-def _unexpected_writes(record: SampleRecord) -> Iterator[CallRecord]:
+def unexpected_writes(record: SampleRecord) -> Iterator[CallRecord]:
     """Yield the confirmed or rejected writes that match no expected call of their turn."""
     for turn, score in zip(record.trajectory.turns, record.score.turn_scores, strict=False):
         matched = {

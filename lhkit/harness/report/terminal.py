@@ -128,8 +128,9 @@ def _flip(pair: Pair, comparison: Comparison, catalog: Catalog, is_whole: bool) 
         yield f"      {comparison.name_a} · {divergence.a}"
         yield f"      {comparison.name_b} · {divergence.b}"
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
-        why = "; ".join(record.score.reasons[: None if is_whole else 1])
-        yield f"    {name} · {record.score.verdict}{' · ' if why else ''}{why}"
+        shown = record.score.reasons[: None if is_whole else 1]
+        why = "; ".join(catalog.translate(reason) for reason in shown)
+        verdict = catalog.text(f"report.verdict.{record.score.verdict}")
+        yield "    " + " · ".join(filter(None, [name, verdict, why]))
         for line in short_lines(record, catalog):
-            shown = one_line(line, max_chars=sys.maxsize if is_whole else _SHOWN_CHARS)
-            yield f"      {shown}"
+            yield f"      {one_line(line, max_chars=sys.maxsize if is_whole else _SHOWN_CHARS)}"

@@ -14,12 +14,12 @@ from lhkit.base.errors import MissingRunError, RunError
 from lhkit.base.locales import Catalog
 from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.base.text import NOTHING, part_of, seconds
+from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.frames import Column, data_frame
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import parse_moment
 from lhkit.harness.records.store import RECORDS
-from lhkit.harness.records.transcript import catalog_in
 from lhkit.harness.results.results import Run
 from lhkit.harness.views.tables import Cell, Table, interval_text, selection_line, shortened_list
 
@@ -237,7 +237,7 @@ class History:
         """Return the table of the runs."""
         from lhkit.harness.views.html import table_html
 
-        catalog = catalog_in(it for point in self.points for it in point.manifest.locales)
+        catalog = user_catalog()
         return table_html(self.table(catalog), catalog)
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
 """Render runs, samples and comparisons as HTML, for notebook cells and the report page.
 
 Jinja2 templates escape every value, after it is made printable (control and bidirectional
-characters shown as escapes) and truncated. No script, no network. The language of a notebook cell
-is that of the conversations, Korean if they are mixed.
+characters shown as escapes) and truncated. No script, no network. A notebook cell is in the
+language of the user.
 """
 
 import json
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from lhkit.base.errors import importing
 from lhkit.base.locales import Catalog
 from lhkit.base.text import percent, printable, seconds
+from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.records.record import SampleRecord, TurnRecord, Verdict
-from lhkit.harness.records.transcript import catalog_in, transcript_parts
+from lhkit.harness.records.transcript import transcript_parts
 from lhkit.harness.views.tables import (
     Table,
     claim_table,
@@ -57,7 +58,7 @@ class SampleView:
 
     def _repr_html_(self) -> str:
         """Return the transcript of the sample."""
-        return str(_macros(catalog_in([self.record.locale])).cell_of_sample(self.record))
+        return str(_macros(user_catalog()).cell_of_sample(self.record))
 
     def __repr__(self) -> str:
         record = self.record
@@ -80,7 +81,7 @@ def run_html(
         criteria: the toolset's texts of the criteria (see `Run.criteria`).
         name: the name of the run; by default the names of its models.
     """
-    catalog = catalog_in(record.locale for record in records)
+    catalog = user_catalog()
     samples = failures_first(records)[:_SHOWN_SAMPLES]
     title = name or ", ".join(identity.model for identity in summary.models)
     tables = (
@@ -102,7 +103,7 @@ def run_html(
 
 def comparison_html(comparison: Comparison) -> str:
     """Return the table of a comparison and the pairs that flipped."""
-    catalog = catalog_in(pair.a.locale for pair in comparison.pairs)
+    catalog = user_catalog()
     table = comparison_table(comparison, catalog)
     return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
 
@@ -142,6 +143,7 @@ def _macros(catalog: Catalog) -> Any:
 def _context(catalog: Catalog) -> dict[str, Any]:
     return {
         "text": catalog.text,
+        "translate": catalog.translate,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
         "transcript_parts": partial(transcript_parts, catalog=catalog),
