@@ -766,14 +766,18 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
     selection = selection_line(arms[0].summary.selection, catalog)
     pairs = len(arms) * (len(arms) - 1) // 2
     best = next((arm.name for arm in arms if arm.p_best is None), "")
-    equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
+    others = [arm for arm in arms if arm.p_best is not None]
+    equal = [arm.name for arm in others if (arm.p_best or 0.0) >= ALPHA and not arm.is_powerless]
+    unknown = [arm.name for arm in others if arm.is_powerless]
     notes = [catalog.text("matrix.caption", pairs=pairs)]
     for arm in arms:
         if part := selection_line(arm.summary.selection, catalog):
             notes.append(f"{arm.name}: {part}")
-    if len(arms) > 2:
+    if len(arms) > 2 and (equal or not unknown):
         key = "best" if equal else "best_alone"
         notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
+    if unknown:
+        notes.append(catalog.text("matrix.powerless", best=best, names=", ".join(unknown)))
     columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
     return Table(
         title=title,
