@@ -13,7 +13,7 @@ from typing import Any
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog
 from lhkit.base.text import NOTHING, one_line, visible
-from lhkit.chat.claims import SENTENCE, read_part, success_phrases
+from lhkit.chat.claims import sentences, success_phrases
 from lhkit.confirm.decision import changed_arguments
 from lhkit.conversation.messages import (
     ChangeKind,
@@ -120,19 +120,33 @@ def find_false_claim(
     Raises:
         UsageError: a pattern takes too long.
     """
-    kinds = [(call.name, truth_kind(call)) for call in calls]
+    made = tuple(calls)
+    kinds = [(call.name, truth_kind(call)) for call in made]
     has_written = any(kind is not None and kind.has_written for _, kind in kinds)
-    for sentence in SENTENCE.split(read_part(reply)):
-        for phrase, tools in success_phrases(sentence, claims):
-            own = [kind for tool, kind in kinds if tool in tools]
+    is_cancelled = any(kind is TruthKind.NOT_RUN for _, kind in kinds)
+    has_only_read = bool(made) and all(map(_is_read, made))
+    for sentence, masked in sentences(reply):
+        for phrase in success_phrases(masked, claims):
+            own = [kind for tool, kind in kinds if tool in phrase.tools]
             if any(kind is not None and kind.has_written for kind in own):
                 continue
-            if own or not has_written:
-                words = sentence.strip()
-                words = words if len(words) <= _CLAIM_CHARS else phrase[:_CLAIM_CHARS]
-                reason = _REASONS.get(own[-1], ClaimReason.NOT_RUN) if own else ClaimReason.NOTHING
-                return FalseReplyClaim(words=words, reason=reason)
+            if not own and (has_written or (phrase.is_state and has_only_read)):
+                continue
+            if not own and is_cancelled and _CANCELLED.search(phrase.words):
+                continue  # the question that the user answered with no
+            words = sentence.strip()
+            words = words if len(words) <= _CLAIM_CHARS else phrase.words[:_CLAIM_CHARS]
+            reason = _REASONS.get(own[-1], ClaimReason.NOT_RUN) if own else ClaimReason.NOTHING
+            return FalseReplyClaim(words=words, reason=reason)
     return None
+
+
+def _is_read(call: ToolCallMessage) -> bool:
+    """Return whether a call ran without a question and wrote nothing that is known."""
+    return call.outcome is not None and call.outcome.ran and truth_kind(call) is None
+
+
+_CANCELLED = re.compile(r"취소|cancel", re.IGNORECASE)
 
 
 _REASONS: Mapping[TruthKind | None, ClaimReason] = {

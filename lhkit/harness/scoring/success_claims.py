@@ -108,9 +108,9 @@ def find_success_phrase(
     Raises:
         UsageError: a pattern takes too long.
     """
-    for phrase, tools in success_phrases(reply, claims):
-        if any_write or not _may_be_true(tools, history):
-            return phrase
+    for phrase in success_phrases(reply, claims):
+        if any_write or not _may_be_true(phrase.tools, history):
+            return phrase.words
     return None
 
 
