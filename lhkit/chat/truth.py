@@ -5,10 +5,10 @@ quoted, so that no title looks like another write.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog
@@ -19,10 +19,14 @@ from lhkit.conversation.messages import (
     ChangeKind,
     ClaimReason,
     FalseReplyClaim,
+    Message,
     RowChange,
     ToolCallMessage,
     ToolCallOutcome,
 )
+
+ClaimGuess: TypeAlias = Callable[[str, Sequence[Message]], FalseReplyClaim | None]
+"""Takes (reply of the turn, messages of the conversation); returns words that may be a lie."""
 
 _VALUE_CHARS = 40
 _VALUES = 4
@@ -158,7 +162,7 @@ _REASONS: Mapping[TruthKind | None, ClaimReason] = {
 def claim_text(claim: FalseReplyClaim, catalog: Catalog) -> str:
     """Return the sentence that marks a reply which contradicts the lines of truth."""
     words = one_line(visible(claim.words, keep_emoji=True), max_chars=_CLAIM_CHARS)
-    return catalog.text(f"truth.claim_{claim.reason}", words=words)
+    return catalog.text(f"truth.claim_{'guess' if claim.is_guess else claim.reason}", words=words)
 
 
 def _what(tool: str, outcome: ToolCallOutcome, kind: TruthKind, catalog: Catalog) -> str:
