@@ -10,6 +10,7 @@ from itertools import chain, takewhile
 import regex
 
 from lhkit.base.errors import UsageError
+from lhkit.base.locales import written_locale
 from lhkit.base.text import LETTER_OR_DIGIT
 
 MOST_READ = 4000
@@ -103,7 +104,7 @@ def success_phrases(reply: str, claims: Mapping[str, Sequence[str]]) -> Iterator
     """
     for _, masked in sentences(reply):
         sentence = plain_text(masked)
-        language = "ko" if re.search("[가-힣]", sentence) else "en"
+        language = written_locale([sentence])
         if _ANYWHERE[language].search(sentence):
             continue
         owners: dict[tuple[str, bool], list[str]] = {}

@@ -32,7 +32,8 @@ from lhkit.base.json_values import (
     read_only_json,
     without_pointers,
 )
-from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.locales import Catalog
+from lhkit.base.user_locale import user_catalog
 from lhkit.confirm.decision import (
     Approve,
     Decision,
@@ -90,7 +91,7 @@ class ToolDispatcher:
 
     Args:
         registry: the tools.
-        catalog: texts of error reasons; Korean by default.
+        catalog: texts of error reasons; by default in the user's language.
         clock: returns monotonic seconds, for the times in outcomes.
         today: returns the day of the conversation, for arguments that imply it (`TODAY`); without
             it these stay to the handlers.
@@ -111,7 +112,7 @@ class ToolDispatcher:
         today: Callable[[], date] | None = None,
     ) -> None:
         self.registry = registry
-        self._catalog = catalog or load_catalog()
+        self._catalog = catalog or user_catalog()
         self._clock = clock
         self._today = today
 
@@ -279,10 +280,12 @@ class _Dispatch:
         text = self.catalog.text
         match verdict:
             case NotAnObject(actual=actual):
-                return text("validation.not_object", actual=actual)
-            case Missing(field=field, expected=expected):
+                return text("validation.not_object", actual=self.catalog.translate(actual))
+            case Missing(field=field):
+                expected = verdict.expected_in(self.catalog)
                 return text("validation.missing", field=field, expected=expected)
-            case Invalid(field=field, expected=expected, actual=actual):
+            case Invalid(field=field, actual=actual):
+                expected = verdict.expected_in(self.catalog)
                 return text("validation.invalid", field=field, expected=expected, actual=actual)
             case _:
                 assert_never(verdict)

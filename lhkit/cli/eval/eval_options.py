@@ -15,6 +15,7 @@ from lhkit.cli.frame.options import (
     DIALECT,
     DTYPE,
     RUNTIME,
+    Details,
     HtmlFile,
     JunitFile,
     MarkdownFile,
@@ -78,6 +79,7 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
     html: HtmlFile = None
     markdown: MarkdownFile = None
     junit: JunitFile = None
+    details: Details = False
     exit_zero: Annotated[
         bool,
         typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 4, and print the reason."),

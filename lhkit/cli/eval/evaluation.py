@@ -135,7 +135,7 @@ class Evaluation:
             yield OpenedModel(source=REFERENCE_MODELS[choice.name]())
             return
         if not self.is_scripted and "/" not in (choice.name or ""):
-            with setup_progress() as progress:
+            with setup_progress(settings.locale) as progress:
                 identity = await app.expected_identity(choice, settings, progress.weights)
             if identity and self._is_recorded(source := _identity_model(identity)):
                 yield OpenedModel(source=source)

@@ -431,7 +431,7 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
 
 
 def _error(item: ErrorItem, catalog: Catalog) -> str:
-    detail = f'<pre class="lhkit-detail">{escaped(item.detail)}</pre>'
+    detail = f'<pre class="lhkit-detail">{escaped(catalog.translate(item.detail))}</pre>'
     retry = _button("retry", "notebook.retry", catalog, "lhkit-button")
     return (
         f'<div class="lhkit-message" data-role="error" role="alert">{escaped(item.text)}'
