@@ -15,7 +15,7 @@ from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import seconds, visible
 from lhkit.harness.chats.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.harness.records.record import CallRecord, SampleRecord
-from lhkit.harness.records.transcript import claim_mark, turn_truth_lines
+from lhkit.harness.records.transcript import turn_truth_lines
 from lhkit.notebook.boards.board_state import (
     SIDES,
     WITH_CALL,
@@ -85,7 +85,7 @@ def _parts_in(locale: str) -> Any:
         "markdown": lambda text: Markup(to_html(text)),  # noqa: S704 - escapes by itself
         "prose": lambda text: Markup(escaped(text, keep_emoji=True)),  # noqa: S704 - escaped
         "truth": lambda turn: Markup(  # noqa: S704 - escapes by itself
-            truth_html(turn_truth_lines(turn, catalog), claim_mark(turn, catalog))
+            truth_html(turn_truth_lines(turn, catalog), turn.claim, catalog)
         ),
         "typed": Markup.escape,
         "corrections": _corrections,

@@ -18,6 +18,7 @@ from lhkit.confirm.decision import changed_arguments
 from lhkit.confirm.form import FieldKind, Form, FormField, hint
 from lhkit.confirm.summary import pretty
 from lhkit.conversation.messages import (
+    FalseReplyClaim,
     ModelMessage,
     SystemMessage,
     ToolCallMessage,
@@ -131,17 +132,19 @@ def fragment(item: Item, catalog: Catalog) -> str:
             return _error(item, catalog)
         case TruthItem(calls=calls, claim=claim):
             lines = truth_lines(calls, catalog)
-            return truth_html(lines, "" if claim is None else claim_text(claim, catalog))
+            return truth_html(lines, claim, catalog)
         case OptInRequested():
             return _opt_in(item, catalog)
         case _:
             assert_never(item)
 
 
-def truth_html(lines: Sequence[TruthLine], claim: str) -> str:
+def truth_html(lines: Sequence[TruthLine], claim: FalseReplyClaim | None, catalog: Catalog) -> str:
     """Return the lines of truth under a reply, and the mark of a reply that contradicts them."""
     shown = [f'<div data-kind="{line.kind}">{escape(line.text)}</div>' for line in lines]
-    shown += [f'<div class="lhkit-claim" role="alert">{escape(claim)}</div>'] if claim else []
+    if claim is not None:
+        how = 'role="status" data-guess' if claim.is_guess else 'role="alert"'
+        shown.append(f'<div class="lhkit-claim" {how}>{escape(claim_text(claim, catalog))}</div>')
     return f'<div class="lhkit-truth">{"".join(shown)}</div>'
 
 
