@@ -191,7 +191,7 @@ class Tally:
     for clusters (`statistics.clustered_interval`); a cluster is a scenario.
     `right_calls` of `counted_calls` (expected or unexpected) were correct as the client parsed
     them, `strict_right_calls` without a repair; `strict_passed` samples passed without one.
-    `exact` has the samples that passed with exactly the reference calls, of those that have any.
+    `exact` has the samples that passed with exactly the recorded calls, of those that have any.
     `behaviour` has the scores of `BEHAVIOUR` by name. `attempted` and `escaped` count violations
     that were blocked and that occurred, by code. `turn` is the time of a user turn without waiting
     for a person.

@@ -331,7 +331,7 @@ class TurnScore:
     """The score of one turn: expected, right and unexpected calls.
 
     `strict_…` counts only calls that were parsed without a repair. `exact` is whether the calls are
-    those of the reference, with equal arguments; None if the scenario writes no reference calls.
+    the recorded ones (`gold.recorded`), with equal arguments; None if the scenario has none.
     """
 
     passed: bool
@@ -413,7 +413,7 @@ class SampleScore:
 
     @property
     def exact(self) -> bool | None:
-        """Whether it passed with exactly the reference calls; None if there are none."""
+        """Whether it passed with exactly the recorded calls; None if there are none."""
         exact = [score.exact for score in self.turn_scores]
         if not exact or None in exact:
             return None

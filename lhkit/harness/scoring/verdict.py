@@ -322,11 +322,11 @@ def match_results(
 
 
 def _is_exact(script: Turn, turn: TurnRecord, today: date | None) -> bool | None:
-    """Return whether the calls of a turn are its reference calls; None if it writes none."""
-    reference = script.gold.calls
-    if reference is None:
-        return None if script.expect.calls or script.expect.extra != "none" else not turn.calls
-    expected = [(call.tool, resolve_dates(dict(call.args), today)) for call in reference]
+    """Return whether the calls of a turn are the recorded ones; None if none were recorded."""
+    if not script.gold.recorded:
+        return None
+    calls = script.gold.calls or ()
+    expected = [(call.tool, resolve_dates(dict(call.args), today)) for call in calls]
     forms = (
         [(tool, hashable_form(args)) for tool, args in expected],
         [(call.tool, hashable_form(call.raw_args)) for call in turn.calls],
