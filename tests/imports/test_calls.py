@@ -409,7 +409,7 @@ async def test_import_calls_names_each_row_that_has_no_single_meaning(import_row
 async def test_import_calls_fails_if_no_row_can_be_read(import_rows: Any) -> None:
     with pytest.raises(UsageError, match=r"rows\.jsonl is not valid JSON: .* line 2"):
         await import_rows('{"query": \n{"answers"')
-    with pytest.raises(UsageError, match="not a row of the format xlam: no answers, query, tools"):
+    with pytest.raises(UsageError, match="not a row of the format xlam: no answers, query"):
         await import_rows([openai(ROWS[0], 0)], format="xlam")
     with pytest.raises(UsageError, match="Unknown format 'csv': give one of"):
         await import_rows([openai(ROWS[0], 0)], format="csv")
