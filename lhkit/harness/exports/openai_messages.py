@@ -49,8 +49,7 @@ class PromptTexts:
         history: the messages before the first turn.
         tools: the tools of the scenario, whose descriptions may be its own: a run has one
             description a name. Ignored if the run had other tools, such as renamed ones.
-        ends_at_calls: a turn ends after its calls, so that no message of the model reads the
-            results of the last ones.
+        ends_at_calls: turns end after their calls, so that nothing reads the results of the last.
     """
 
     instructions: str = ""
@@ -90,10 +89,11 @@ def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) 
         user = UserMessage(text=turn.user, context=context)
         messages.append({"role": "user", "content": user_text(user)})
         written = list(assistant_messages(turn))
+        is_last = turn is record.trajectory.turns[-1]
         for message in written:
             exchange = _exchange(message, config, calls)
             calls += len(message.named)
-            if texts.ends_at_calls and message is written[-1]:
+            if texts.ends_at_calls and is_last and message is written[-1]:
                 del exchange[1:]
             if number in texts.untrained_replies and not message.named:
                 exchange[0]["weight"] = 0

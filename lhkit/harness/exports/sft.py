@@ -40,12 +40,16 @@ _Answers: TypeAlias = Literal["accept", "absent"] | tuple[Answer, ...]
 class SftConversation:
     """One training conversation.
 
-    `users` are the user messages without their context lines, `tags` those of its scenario.
+    `users` are the user messages without their context lines, `instructions` the text of the system
+    message as it was written, `tags` those of the scenario. `is_one_response`: its turns end after
+    their calls, whose results may not be known.
     """
 
     users: tuple[str, ...]
     data: Mapping[str, Any]
+    instructions: str = ""
     tags: tuple[str, ...] = ()
+    is_one_response: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -286,11 +290,25 @@ def _require_replayed(record: SampleRecord, chat: CorrectedConversation) -> None
 def _conversations(
     run: Run, texts: Callable[[SampleRecord], PromptTexts | None]
 ) -> Iterator[SftConversation]:
-    for record, data in exported_conversations(run, texts):
+    latest = PromptTexts()
+
+    def noted(record: SampleRecord) -> PromptTexts | None:
+        nonlocal latest
+        prompt = texts(record)
+        latest = prompt or latest
+        return prompt
+
+    for record, data in exported_conversations(run, noted):
         users = tuple(turn.user for turn in record.trajectory.turns)
         limits = run.manifest.locales.get(record.locale, Prompt()).assistant
         form = {"result_format": limits.result_format} if limits.result_format else {}
-        yield SftConversation(users=users, data={**data, **form}, tags=record.tags)
+        yield SftConversation(
+            users=users,
+            data={**data, **form},
+            instructions=latest.instructions,
+            tags=record.tags,
+            is_one_response=latest.ends_at_calls,
+        )
 
 
 def _prompt_texts(

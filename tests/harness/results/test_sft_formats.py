@@ -205,7 +205,11 @@ async def test_last_calls_of_one_response_have_no_results(load: Load) -> None:
     ("schema", "expected"),
     [
         ({"type": "string"}, {"type": "STRING"}),
-        ({"type": ["string", "null"]}, {"type": ["STRING", "NULL"]}),
+        (
+            {"type": ["string", "null"], "enum": ["a", None]},
+            {"type": "STRING", "nullable": True, "enum": ["a"]},
+        ),
+        ({"type": ["string", "integer"]}, {"type": ["STRING", "INTEGER"]}),
         (
             {"anyOf": [{"type": "integer"}, {"$ref": "#/x"}]},
             {"anyOf": [{"type": "INTEGER"}, {"$ref": "#/x"}]},
