@@ -95,7 +95,7 @@ async def _checks(
     try:
         model = await connect(endpoint)
     except LhkitError as error:
-        yield Check(is_ok=False, text=str(error))
+        yield Check(is_ok=False, text=catalog.translate(error))
         return
     endpoint = replace(endpoint, dialect=model.identity.dialect)
     try:
@@ -148,7 +148,7 @@ def _installation_checks(
     try:
         folder = embedded.embedded_weights(name, settings)
     except AdapterError as error:
-        yield Check(is_ok=False, text=str(error))
+        yield Check(is_ok=False, text=catalog.translate(error))
         return
     key = "doctor.weights" if folder.exists() else "doctor.no_weights"
     yield Check(is_ok=folder.exists(), text=catalog.text(key, folder=folder))
@@ -162,7 +162,7 @@ async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Ch
     try:
         first, second = await _request(model), await _request(model)
     except LhkitError as error:
-        yield Check(is_ok=False, text=str(error))
+        yield Check(is_ok=False, text=catalog.translate(error))
         return
     is_vllm = identity.server.startswith("vllm ")
     if not is_vllm and not is_llama_cpp(identity):  # the advice below is for these two
@@ -229,9 +229,9 @@ async def _check_constraint(endpoint: Endpoint, catalog: Catalog) -> Check:
     try:
         response = await _request_once(replace(endpoint, constraint="required"), max_tokens)
     except UsageError as error:  # this server supports no constraint
-        return Check(is_ok=True, text=str(error))
+        return Check(is_ok=True, text=catalog.translate(error))
     except LhkitError as error:
-        return Check(is_ok=False, text=str(error))
+        return Check(is_ok=False, text=catalog.translate(error))
     is_obeyed = bool(response.calls or response.fragment)
     if dialect == OPENAI and not is_obeyed:
         return Check(is_ok=True, text=catalog.text("doctor.required_ignored"))
@@ -247,7 +247,7 @@ async def _check_server_parser(endpoint: Endpoint, catalog: Catalog) -> Check:
         text = catalog.text("doctor.no_server_parser", dialect=endpoint.dialect)
         return Check(is_ok=True, text=text)
     except LhkitError as error:
-        return Check(is_ok=False, text=str(error))
+        return Check(is_ok=False, text=catalog.translate(error))
     return Check(is_ok=True, text=catalog.text("doctor.server_parser"))
 
 
@@ -257,7 +257,7 @@ async def _check_rendering(model: HttpModel, catalog: Catalog) -> Check:
     try:
         places = await probe_rendering(model)
     except LhkitError as error:
-        return Check(is_ok=False, text=str(error))
+        return Check(is_ok=False, text=catalog.translate(error))
     if places is None:
         return Check(is_ok=True, text=catalog.text("doctor.no_rendering"))
     key = "doctor.rendering_same"
