@@ -170,6 +170,7 @@ async def convert_chats(
             replays=handlers is None,
             tools=_listed(reader, own.get(name), described, infers=not lists_tools),
             tags=tags_of(chats[name]),
+            is_data_set=is_data_set,
         )
         found: list[Loss] = []
         try:
@@ -383,6 +384,7 @@ class _Converter:
     replays: bool
     tools: Sequence[Mapping[str, Any]] | None
     tags: Sequence[str]
+    is_data_set: bool
 
     async def convert(self, name: str, losses: list[Loss]) -> dict[str, Any]:
         locale = detect_locale([turn.user for turn in self.reader.turns], "en")
@@ -496,6 +498,8 @@ class _Converter:
             turn["reply"] = NOT_EMPTY
         else:
             losses.append(self._loss("unanswered", recorded.user))
+        if self.is_data_set:
+            turn["gold"] = {**turn.get("gold", {}), "recorded": True}
         return turn
 
     def _fit_calls(

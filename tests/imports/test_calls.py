@@ -7,14 +7,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lhkit.base.errors import UsageError
+from lhkit.cli.accept import AcceptOptions, accept_sample
 from lhkit.cli.imports import import_with
+from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.conversation.messages import ToolCall
 from lhkit.harness.authoring.reference import gold_model
 from lhkit.harness.running.run import replay
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import Toolset, load, opened
 
@@ -315,3 +318,219 @@ async def test_import_calls_plays_a_row_with_its_tools_only(import_rows: Any) ->
             assert list(session.registry) == [tool["function"]["name"] for tool in row["tools"]]
             assert session.assistant.instructions == row["messages"][0]["content"]
     assert [scenario.tags[2:] for scenario in imported.scenarios] == [("train",)] + [("eval",)] * 4
+
+
+async def test_import_calls_imports_one_split(import_rows: Any) -> None:
+    rows = [mobile_actions(row, number) for number, row in enumerate(ROWS)]
+    with pytest.raises(UsageError, match=r"'test': give one of train \(1\), eval \(4\)"):
+        await import_rows(rows, split="test")
+    imported = await import_rows(rows, split="eval")
+    assert [scenario.id for scenario in imported.scenarios] == [f"rows-{n}" for n in range(2, 6)]
+    assert "split eval: 4 of 5 rows" in imported.output
+
+
+async def test_import_calls_prints_formats_and_guessed_writes(import_rows: Any) -> None:
+    imported = await import_rows([openai(row, number) for number, row in enumerate(ROWS)])
+    assert "format: openai 5" in imported.output
+    (line,) = [line for line in imported.output if line.startswith("asks before: ")]
+    assert line.startswith("asks before: send_email, turn_on_light, create_contact; only reads:")
+    assert "show_map" in line
+
+
+XLAM = {"query": "Show Bonn", "tools": json.dumps(PLAIN[:1])}
+GLAIVE = glaive(ROWS[0], 0)
+TOOLACE = toolace(ROWS[0], 0)
+
+
+def spoken(row: Any, text: str) -> dict[str, Any]:
+    conversations = [row["conversations"][0], {"from": "assistant", "value": text}]
+    return {**row, "conversations": conversations}
+
+
+NO_MEANING: dict[str, tuple[Any, str]] = {
+    "broken line": ('{"query": ', "not valid JSON"),
+    "answers that are no JSON": ({**XLAM, "answers": "[{'name': sh"}, "answers is not valid JSON"),
+    "blank answers": ({**XLAM, "answers": ""}, "answers is empty"),
+    "a call of no tool": (
+        {**XLAM, "answers": '[{"name": "fly", "arguments": {}}]'},
+        "fly, which is not among the listed tools",
+    ),
+    "arguments that are a list": (
+        {**XLAM, "answers": '[{"name": "show_map", "arguments": [1]}]'},
+        "not a JSON object",
+    ),
+    "arguments that the tool refuses": (
+        {**XLAM, "answers": '[{"name": "show_map", "arguments": {"query": 3}}]'},
+        "refuses its arguments",
+    ),
+    "a call without a name": ({**XLAM, "answers": '[{"arguments": {}}]'}, "no function name"),
+    "an invalid call in Glaive's text": (
+        {**GLAIVE, "chat": "USER: Bonn\n\n\nASSISTANT: <functioncall> {name: show_map} "},
+        "cannot be read",
+    ),
+    "another notation of ToolACE": (
+        spoken(TOOLACE, "[Show Map-[\"query\"-'Bonn']]"),
+        "cannot be read",
+    ),
+    "another bracket of ToolACE": (
+        spoken(TOOLACE, "<Show Map|<query|'Bonn'>>"),
+        "cannot be read",
+    ),
+    "a call within ToolACE's prose": (
+        spoken(TOOLACE, "Sure: [Show Map(query='Bonn')]"),
+        "cannot be read",
+    ),
+    "a half call in Hermes' text": (
+        spoken(hermes(ROWS[0], 0), "<tool_call>\n{'name': 'show_map', 'arg"),
+        "cannot be read",
+    ),
+    "tools that are no list": ({**XLAM, "answers": "[]", "tools": "show_map"}, "tools is not a"),
+    "two tools of one name": (
+        {**XLAM, "answers": "[]", "tools": json.dumps([{"name": "a b"}, {"name": "a_b"}])},
+        "two tools would be called a_b",
+    ),
+}
+
+
+async def test_import_calls_names_each_row_that_has_no_single_meaning(import_rows: Any) -> None:
+    good = json.dumps(xlam(ROWS[0], 0))
+    lines = [t if isinstance(t, str) else json.dumps(t) for t, _ in NO_MEANING.values()]
+    imported = await import_rows("\n".join([good, *lines, good]))
+    count = len(lines) + 2
+    assert imported.code == 1
+    assert [each.id for each in imported.scenarios] == ["rows-01", f"rows-{count}"]
+    assert imported.output[-1].startswith(f"2 of {count} conversations; {len(lines)} left out: ")
+    listed = imported.notes.partition("## Left out\n\n")[2].splitlines()
+    for number, (kind, (_, reason)) in enumerate(NO_MEANING.items(), start=2):
+        (line,) = [line for line in listed if line.startswith(f"- rows.jsonl:{number}: ")]
+        assert reason in line, kind
+
+
+async def test_import_calls_fails_if_no_row_can_be_read(import_rows: Any) -> None:
+    with pytest.raises(UsageError, match=r"rows\.jsonl is not valid JSON: .* line 2"):
+        await import_rows('{"query": \n{"answers"')
+    with pytest.raises(UsageError, match="not a row of the format xlam: no answers, query"):
+        await import_rows([openai(ROWS[0], 0)], format="xlam")
+    with pytest.raises(UsageError, match="Unknown format 'csv': give one of"):
+        await import_rows([openai(ROWS[0], 0)], format="csv")
+
+
+def arrow_rows() -> list[dict[str, Any]]:
+    rows = [padded(row, number) for number, row in enumerate(ROWS)]
+    for row in rows:
+        for tool in row["tools"]:
+            tool["function"].setdefault("parameters", None)
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["parquet", "text", "saved", "repository"])
+async def test_import_calls_reads_tables_and_folders(
+    kind: str, import_rows: Any, tmp_path: Path
+) -> None:
+    import pyarrow
+    from pyarrow import ipc, parquet
+
+    rows: Any = arrow_rows()
+    if kind == "text":  # what `load_dataset("text")` makes of JSON lines
+        rows = [{"text": json.dumps(row)} for row in rows]
+    table = pyarrow.Table.from_pylist(rows)
+    name = "rows.parquet" if kind in {"parquet", "text"} else "rows"
+    if kind in {"parquet", "text"}:
+        parquet.write_table(table, tmp_path / name)
+    elif kind == "repository":
+        (tmp_path / name / "data").mkdir(parents=True)
+        (tmp_path / name / ".cache").mkdir()
+        (tmp_path / name / ".cache" / "x.json").write_text("{")
+        parquet.write_table(table, tmp_path / name / "data" / "test-00000-of-00001.parquet")
+    else:
+        folder = tmp_path / name / "test"
+        folder.mkdir(parents=True)
+        (folder / "state.json").write_text("{}")
+        with ipc.new_stream(folder / "data-00000-of-00001.arrow", table.schema) as stream:
+            stream.write_table(table)
+    imported = await import_rows(None, name=name)
+    assert (imported.code, len(imported.scenarios)) == (0, len(ROWS))
+    for row, scenario in zip(ROWS, imported.scenarios, strict=True):
+        calls = [(c.tool, dict(c.args)) for t in scenario.turns for c in t.expect.calls]
+        assert calls == list(row.calls)
+    assert "Omitted nulls in arguments" in imported.notes
+
+
+async def test_import_calls_refuses_an_invalid_table(import_rows: Any) -> None:
+    with pytest.raises(UsageError, match=r"rows\.parquet is not a valid parquet file: "):
+        await import_rows("no table", name="rows.parquet")
+
+
+async def test_import_calls_plays_on_where_results_are_recorded(import_rows: Any) -> None:
+    def calls(name: str, **args: Any) -> dict[str, Any]:
+        function = {"name": name, "arguments": args}
+        return {"role": "assistant", "tool_calls": [{"function": function}]}
+
+    def ask(text: str) -> dict[str, Any]:
+        return {"role": "user", "content": text}
+
+    gemma = {"role": "tool", "content": [{"name": "show_map", "response": {"zoom": 3}}]}
+    bonn, mail = calls("show_map", query="Bonn"), calls("send_email", **MAIL)
+    imported = await import_rows(
+        [
+            {"tools": PLAIN, "messages": [ask("Map"), bonn, gemma, mail]},
+            {"tools": PLAIN, "messages": [ask("Map"), bonn, gemma, ask("Mail Bo"), mail]},
+            {
+                "tools": PLAIN,
+                "messages": [ask("Map"), bonn, gemma, {"role": "assistant", "content": "There."}],
+            },
+        ]
+    )
+    assert imported.code == 0
+    one_turn, two_turns, whole = imported.scenarios
+    right = [call("show_map", query="Bonn"), call("send_email", **MAIL)]
+    assert await passes(one_turn, imported.toolset, *right)
+    assert not await passes(one_turn, imported.toolset, call("show_map", query="x"), *right)
+    assert not await passes(one_turn, imported.toolset, right[0], say("Done."))
+    assert await passes(two_turns, imported.toolset, right[0], say("There."), right[1])
+    assert await passes(whole, imported.toolset, right[0], say("Zoom 3."))
+    assert await passes(
+        whole, imported.toolset, call("show_map", query="Ulm"), right[0], say("Zoom 3.")
+    )  # a further read, as in recorded chats
+    assert "2 scenarios lack the result of a call" in "\n".join(imported.output)
+
+
+async def test_import_calls_makes_tags_of_metadata(import_rows: Any) -> None:
+    rows = [
+        {**openai(ROWS[0], 0), "id": f"x{n}", "difficulty": "easy", "note": f"row {n}"}
+        for n in range(25)
+    ]
+    imported = await import_rows(rows)
+    assert imported.scenarios[0].tags == ("recorded", "openai", "test", "difficulty:easy")
+    assert "Values that mostly name a single row are not tags (1)\n  - note" in imported.notes
+
+
+async def test_accept_keeps_the_exact_figure_of_imported_calls(
+    import_rows: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [openai(row, number) for number, row in enumerate(ROWS[:2])]
+    other = json.loads(json.dumps(rows[0]).replace("Show me", "Find"))  # its own description
+    other["tools"][0]["function"]["parameters"]["properties"]["query"] = {"type": "string"}
+    imported = await import_rows([rows[1], rows[1], rows[0], other])
+    model = ScriptedModel(
+        lambda request: (
+            call("show_map", query="in Bonn")
+            if any("Bonn" in getattr(m, "text", "") for m in request.messages)
+            else call("turn_on_light")
+        )
+    )
+    folder = tmp_path / "runs" / "a"
+    await replay(
+        imported.scenarios, model, toolset=imported.toolset, run_dir=folder, progress=False
+    )
+    file = tmp_path / "mine" / "scenarios.yaml"
+    for name in ("rows-3", "rows-4"):
+        await accept_sample(AcceptOptions(run=folder, sample=name, paths=(file,)), load_settings())
+    options = RescoreOptions(
+        run=folder, paths=(file,), toolset=f"{tmp_path}/mine/toolset.py:toolset"
+    )
+    capsys.readouterr()
+    await rescore_run(options, load_settings())
+    cells = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    assert ["show_map", "0/2", "0%", "2/2", "100%"] in [row[:5] for row in cells]
+    assert ["total", "2/4", "50%", "4/4", "100%"] in [row[:5] for row in cells]

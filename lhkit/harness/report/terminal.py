@@ -25,6 +25,7 @@ from lhkit.harness.views.tables import (
     matrix_table,
     pass_rates,
     shortened_list,
+    tool_rates,
 )
 
 if TYPE_CHECKING:
@@ -39,9 +40,13 @@ _SHOWN_CHARS = 160
 def run_view(run: Run, catalog: Catalog, *, details: bool) -> RenderableType:
     """Return the figures that decide, or with `details` all of them; print it with `soft_wrap`."""
     summary = run.summary()
-    if details:
-        return summary_view(summary, catalog, criteria=run.criteria)
-    return key_view(summary, catalog)
+    view = (
+        summary_view(summary, catalog, criteria=run.criteria)
+        if details
+        else key_view(summary, catalog)
+    )
+    by_tool = tool_rates(summary, catalog)
+    return view if by_tool is None else Group(view, table_view(by_tool))
 
 
 def key_view(summary: Summary, catalog: Catalog) -> RenderableType:

@@ -259,6 +259,10 @@ class Reference(StrictModel):
     calls: Many[ReferenceCall] | None = Field(
         default=None, description="The calls, one a message unless they are `parallel`."
     )
+    recorded: bool = Field(
+        default=False,
+        description="This is what a data set has: samples with exactly these calls are counted.",
+    )
 
 
 class Turn(StrictModel):

@@ -44,6 +44,7 @@ _CLAIM_CHARS = 160
 _SHOWN_CLAIMS = 5
 _LISTED_CLAIMS = 200
 _SHOWN_NAMES = 5
+_SHOWN_TOOLS = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,43 @@ def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
         )
         for key, tallies in groups.items()
         if tallies
+    )
+
+
+def tool_rates(summary: Summary, catalog: Catalog) -> Table | None:
+    """Return, by expected tool, the samples with exactly the recorded calls and the passed ones.
+
+    None unless every scenario was recorded, as those of `lhkit import calls`.
+    """
+    total = summary.total
+    if not total.exact.whole or total.exact.whole < total.valid or not total.counted_calls:
+        return None
+    tallies = sorted(summary.by_tool, key=lambda tally: -tally.valid)
+    shown = {tally.name for tally in tallies[:_SHOWN_TOOLS]}
+    more = len(tallies) - len(shown)
+    return Table(
+        title=catalog.text("report.by_tool"),
+        columns=_row(
+            *map(catalog.text, ("report.by_tool", "table.exact", "table.accepted_interval"))
+        ),
+        rows=tuple(
+            _exact_and_passed(
+                tally, _code(tally.name) if tally.name else catalog.text("report.no_call")
+            )
+            for tally in summary.by_tool
+            if tally.name in shown
+        ),
+        totals=(_exact_and_passed(total, catalog.text("table.total")),),
+        notes=(catalog.text("table.more", count=more),) if more else (),
+    )
+
+
+def _exact_and_passed(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
+    passed = f"{_aligned(tally.passed, tally.valid)}{interval_text(tally.interval)}"
+    return _row(
+        label,
+        _aligned(tally.exact.part, tally.exact.whole),
+        Cell(passed, rate=tally.pass_rate, interval=tally.interval),
     )
 
 
