@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _commands() -> Iterator[str]:
-    group = get_command(build_parser(asyncio.run))  # noqa: TID251 - none is run
+    group = get_command(build_parser(asyncio.run, "en"))  # noqa: TID251 - none is run
     parent = typer.Context(group, info_name="lhkit")
     for name in sorted(group.commands):
         yield from _command(name, group.commands[name], parent)

@@ -13,8 +13,8 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lhkit.base.errors import UsageError
-from lhkit.base.locales import DEFAULT_LOCALE
 from lhkit.base.redaction import without_secrets
+from lhkit.base.user_locale import user_locale
 from lhkit.models.precision import Dtype
 from lhkit.models.runtimes import VLLM, Runtime
 
@@ -32,8 +32,8 @@ class Settings(BaseSettings):
     Attributes:
         base_url: address of a running model server.
         api_key: its API key.
-        locale: language of messages.
-        timezone: IANA name.
+        locale: language of messages; by default that of `user_locale`.
+        timezone: IANA name; None is the zone of this machine.
         dtype: number type of models that lhkit serves; None takes the processor's fastest.
         runtime: engine of embedded models that lhkit serves.
         cache_dir: folder for weights and logs.
@@ -45,19 +45,27 @@ class Settings(BaseSettings):
 
     base_url: str | None = None
     api_key: str | None = Field(default=None, repr=False)
-    locale: str = DEFAULT_LOCALE
-    timezone: str = "Asia/Seoul"
+    locale: str = Field(default_factory=user_locale)
+    timezone: str | None = None
     dtype: Dtype | None = None
     runtime: Runtime = VLLM
     cache_dir: Path = Field(default_factory=lambda: user_cache_path(APP))
     data_dir: Path = Field(default_factory=lambda: user_data_path(APP))
     config_dir: Path = Field(default_factory=lambda: user_config_path(APP))
 
+    @field_validator("locale")
+    @classmethod
+    def _require_locale(cls, name: str) -> str:
+        try:
+            return user_locale(name)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+
     @field_validator("timezone")
     @classmethod
-    def _require_timezone(cls, name: str) -> str:
+    def _require_timezone(cls, name: str | None) -> str | None:
         try:
-            ZoneInfo(name)
+            ZoneInfo(name or "UTC")
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise ValueError(f"{name!r} is not an IANA time zone such as Asia/Seoul") from error
         return name
@@ -69,7 +77,9 @@ class Settings(BaseSettings):
 
     @property
     def now(self) -> Callable[[], datetime]:
-        """The current time in the configured time zone, as a function."""
+        """The current time in the configured time zone or that of this machine, as a function."""
+        if not self.timezone:
+            return lambda: datetime.now().astimezone()
         zone = ZoneInfo(self.timezone)
         return lambda: datetime.now(zone)
 

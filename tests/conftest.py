@@ -1,3 +1,4 @@
+import os
 import shutil
 import signal
 import sys
@@ -22,6 +23,22 @@ settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.register_profile("fuzz", deadline=None, max_examples=20_000)
 settings.load_profile("quick")
+
+
+LANGUAGE_VARIABLES = ("LHKIT_LOCALE", "LC_ALL", "LC_MESSAGES", "LANG")
+
+
+def pytest_configure() -> None:
+    """Take the language of the person who runs the tests out of their environment."""
+    for name in LANGUAGE_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ["LANG"] = "C.UTF-8"
+
+
+@pytest.fixture
+def korean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Speak Korean where a test does not choose a language."""
+    monkeypatch.setenv("LHKIT_LOCALE", "ko")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import regex
 
 from lhkit.base.errors import UsageError
+from lhkit.base.locales import written_locale
 from lhkit.base.text import LETTER_OR_DIGIT
 
 MOST_READ = 4000
@@ -47,8 +48,7 @@ def success_phrases(
         UsageError: a pattern takes too long.
     """
     for sentence in SENTENCE.split(plain_text(read_part(reply))):
-        language = "ko" if re.search("[가-힣]", sentence) else "en"
-        if _NOT_AFFIRMATIVE[language].search(sentence):
+        if _NOT_AFFIRMATIVE[written_locale([sentence])].search(sentence):
             continue
         owners: dict[str, list[str]] = {}
         for tool, patterns in claims.items():

@@ -13,7 +13,8 @@ from typing import TypeAlias, assert_never
 
 from lhkit.base.errors import ModelError, StreamBrokenError, UsageError, error_text
 from lhkit.base.json_values import NotJsonError, read_only_json
-from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.locales import Catalog
+from lhkit.base.user_locale import user_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.state import ChatState, Transcript, apply_event
 from lhkit.chat.step import (
@@ -74,7 +75,7 @@ class ChatController:
         assistant: instructions, dependencies and limits.
         confirm: the gate for destructive calls; None cancels all of them. The attribute may be
             replaced between turns.
-        catalog: texts for the user; Korean by default.
+        catalog: texts for the user; by default in the user's language.
         transcript: a conversation to resume; by default a new one, after the assistant's history.
         watch: compares the tools' data before and after each call, for the lines of truth:
             `lhkit.toolset.watch_state(session)`. Without it they say less of what ran.
@@ -103,7 +104,7 @@ class ChatController:
         self._model = model
         self._dispatcher = dispatcher
         self._assistant = assistant or Assistant()
-        self._catalog = catalog or load_catalog()
+        self._catalog = catalog or user_catalog()
         history = Transcript(messages=self._assistant.history)
         self._state = ChatState(transcript=transcript or history)
         self._subscribers: list[Subscriber] = []

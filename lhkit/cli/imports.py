@@ -292,13 +292,16 @@ def _left_out_lines(
     """Yield the place and the reason of everything that was left out."""
     for loss in imported.losses:
         if loss.code in LEFT_OUT:
-            reason = loss.detail or catalog.text(f"import.loss.{loss.code}")
-            yield _place(Loss(code=loss.code, where=loss.where, detail=reason))
+            reason = catalog.translate(loss.detail) or catalog.text(f"import.loss.{loss.code}")
+            yield _place(Loss(code=loss.code, where=loss.where, detail=reason), catalog)
     for checked in suites:
         for name, findings in checked.findings.items():
-            messages = list(dict.fromkeys(finding.message for finding in findings))
+            messages = list(
+                dict.fromkeys(catalog.translate(finding.message) for finding in findings)
+            )
             reason = "; ".join(cut_list(messages, _MAX_REASONS))
-            yield _place(Loss(code="", where=checked.suite.places.get(name, name), detail=reason))
+            loss = Loss(code="", where=checked.suite.places.get(name, name), detail=reason)
+            yield _place(loss, catalog)
 
 
 def _note_lines(
@@ -319,14 +322,14 @@ def _note_lines(
         places = [loss for loss in same if loss.where]
         count = f" ({len(places)})" if places else ""
         yield f"- {catalog.text(f'import.loss.{code}')}{count}"
-        lines = cut_list([_place(loss) for loss in places], _MAX_PLACES)
+        lines = cut_list([_place(loss, catalog) for loss in places], _MAX_PLACES)
         yield from (f"  - {line}" for line in lines)
     if not by_code:
         yield catalog.text("import.nothing_lost")
 
 
-def _place(loss: Loss) -> str:
-    detail = " ".join(loss.detail.split())
+def _place(loss: Loss, catalog: Catalog) -> str:
+    detail = catalog.translate(" ".join(loss.detail.split()))
     if len(detail) > _MAX_QUOTED_CHARS:
         detail = f"{detail[:_MAX_QUOTED_CHARS]}…"
     return printable(f"{loss.where}: {detail}" if detail else loss.where)

@@ -121,14 +121,16 @@ def _print_report(
     console.print(table)
     for mutant in report.survivors:
         reason = known.get((mutant.scenario, mutant.key))
-        note = f"# {reason}" if reason else f"→ {ADVICE[mutant.kind]}"
-        line = f"{mutant.scenario} {mutant.key}: {mutant.change} {note}"
+        note = f"# {reason}" if reason else f"→ {catalog.translate(ADVICE[mutant.kind])}"
+        change = catalog.translate(mutant.change)
+        line = f"{mutant.scenario} {mutant.key}: {change} {note}"
         show(line, style="dim" if reason else "yellow")
     if report.untried:
         show(catalog.text("mutate.untried", count=len(report.untried)))
     for why, count in Counter(mistake.why for mistake in report.untried).items():
-        show(f"  {count} × {why}", style="yellow")
+        show(f"  {count} × {catalog.translate(why)}", style="yellow")
     for scenario, key in report.outdated(known):
         show(catalog.text("mutate.outdated", scenario=scenario, mistake=key), style="red")
     for mutant in report.broken:
-        show(f"{mutant.scenario} {mutant.key}: invalid", style="red")
+        verdict = catalog.text("report.verdict.invalid")
+        show(f"{mutant.scenario} {mutant.key}: {verdict}", style="red")

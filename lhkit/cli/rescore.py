@@ -13,10 +13,10 @@ from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.cli.frame.command import command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.options import Paths, RunFolder, SelectOptions, Toolset
+from lhkit.cli.frame.options import Details, Paths, RunFolder, SelectOptions, Toolset
 from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.harness.records.store import write_rescored
-from lhkit.harness.report.terminal import summary_view
+from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
 from lhkit.harness.scenarios.loader import load_scenarios
@@ -36,6 +36,7 @@ class RescoreOptions(SelectOptions):
         Path | None,
         typer.Option(file_okay=False, help="Folder of the new run. Default: RUN-rescored."),
     ] = None
+    details: Details = False
 
 
 @command("lhkit rescore runs/gemma-json --into runs/gemma-today")
@@ -65,11 +66,12 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)
     catalog, console = load_catalog(settings.locale), wide_console()
-    console.print(summary_view(new.summary(), catalog, criteria=new.criteria))
+    console.print(run_view(new, catalog, details=options.details), soft_wrap=True)
     print_lines(_changed_verdicts(old, new, catalog), console)
     if new.skipped:
         print_lines([catalog.text("rescore.skipped", count=len(new.skipped))], console)
-        print_lines((f"  {sample}: {why}" for sample, why in new.skipped.items()), console)
+        skipped = ((sample, catalog.translate(why)) for sample, why in new.skipped.items())
+        print_lines((f"  {sample}: {why}" for sample, why in skipped), console)
     counts = {"count": len(new.records), "source": old.name}
     print_lines([catalog.text("rescore.written", path=target, **counts)], console)
     return ExitCode.OK
@@ -85,6 +87,10 @@ def _changed_verdicts(old: Run, new: Run, catalog: Catalog) -> Iterator[str]:
         return
     yield catalog.text("rescore.changed", count=len(changed))
     for record in changed:
-        reason = f" · {record.score.reasons[0]}" if record.score.reasons else ""
-        verdict = record.score.verdict
-        yield f"  {record.sample_id}: {before[record.sample_id]} → {verdict}{reason}"
+        reasons = [catalog.translate(reason) for reason in record.score.reasons[:1]]
+        earlier, verdict = (
+            catalog.text(f"report.verdict.{verdict}")
+            for verdict in (before[record.sample_id], record.score.verdict)
+        )
+        line = f"{record.sample_id}: {earlier} → {verdict}"
+        yield "  " + " · ".join([line, *reasons])

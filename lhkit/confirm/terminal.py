@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import count
 
 from lhkit.base.json_values import JSON
-from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.locales import Catalog
 from lhkit.base.text import visible
+from lhkit.base.user_locale import user_catalog
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject
 from lhkit.confirm.form import (
     CANCELLED,
@@ -93,7 +94,7 @@ class TerminalGate:
     Args:
         read: shows a prompt and returns one line; raises EOFError at the end of input.
         write: shows a line of text.
-        catalog: the texts; Korean by default.
+        catalog: the texts; by default in the user's language.
         forget: called after the question is shown; discards earlier input and returns True if
             there was any. The default discards the terminal's; a `read` from another source needs
             its own.
@@ -111,7 +112,7 @@ class TerminalGate:
     ) -> None:
         self._read = read
         self._write = write
-        self._catalog = catalog or load_catalog()
+        self._catalog = catalog or user_catalog()
         self._forget = forget
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
@@ -122,7 +123,7 @@ class TerminalGate:
         shown, can_edit = request, request.revise is not None
         title = self._catalog.text("confirm.title")
         prompt = self._catalog.text(f"confirm.prompt{'_edit' if can_edit else ''}", title=title)
-        self._write(visible(f"{request.tool}: {request.description}"))
+        self._write(visible(f"{request.tool}: {request.heading}"))
         try:
             while True:
                 if shown.error:
@@ -202,7 +203,7 @@ class TerminalGate:
         terminal.
         """
         text = self._catalog.text
-        self._write(visible(f"{request.tool}: {request.description}"))
+        self._write(visible(f"{request.tool}: {request.heading}"))
         if form.is_secret:
             self._write(text("form.secret"))
         self._write(visible(request.summary))

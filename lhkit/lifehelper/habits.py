@@ -33,25 +33,25 @@ _SELECT_HABIT = (
 )
 
 
-def list_habits(store: Store, *, status: str = "active", locale: str = "ko") -> tuple[Habit, ...]:
+def list_habits(store: Store, *, locale: str, status: str = "active") -> tuple[Habit, ...]:
     """Return the habits of a status (`active`, `archived`, `all`), oldest first, then by id."""
     return _select_habits(store, "? IN ('all', status)", locale, status)
 
 
-def find_habit(store: Store, habit_id: str, *, locale: str = "ko") -> Habit | None:
+def find_habit(store: Store, habit_id: str, *, locale: str) -> Habit | None:
     """Return a habit by id, active or archived."""
     return next(iter(_select_habits(store, "habit.id = ?", locale, habit_id)), None)
 
 
-def find_active_habit(store: Store, protocol_id: str, *, locale: str = "ko") -> Habit | None:
+def find_active_habit(store: Store, protocol_id: str, *, locale: str) -> Habit | None:
     """Return the active habit of a protocol; there is at most one."""
     condition = "habit.protocol_id = ? AND status = 'active'"
     return next(iter(_select_habits(store, condition, locale, protocol_id)), None)
 
 
-def nearest_habits(store: Store, habit_id: str, n: int = 3) -> tuple[str, ...]:
+def nearest_habits(store: Store, habit_id: str, *, locale: str, n: int = 3) -> tuple[str, ...]:
     """Return up to `n` ids of active habits with a similar id or title, best match first."""
-    names = {habit.id: [habit.title] for habit in list_habits(store)}
+    names = {habit.id: [habit.title] for habit in list_habits(store, locale=locale)}
     return nearest_ids(habit_id, names, n)
 
 
@@ -71,7 +71,7 @@ def insert_habit(store: Store, habit: NewHabit, *, created_on: date) -> str:
     """
     with store.transaction():
         ids = chain([habit.protocol_id], (f"{habit.protocol_id}-{n}" for n in count(2)))
-        habit_id = next(id_ for id_ in ids if find_habit(store, id_) is None)
+        habit_id = next(id_ for id_ in ids if find_habit(store, id_, locale="en") is None)
         store.write(
             "INSERT INTO habit VALUES (?, ?, 'active', ?, ?, ?, ?, ?)",
             [

@@ -49,20 +49,20 @@ _TRIGRAM = 3  # FTS5 cannot find shorter texts
 def search_protocols(
     store: Store,
     *,
+    locale: str,
     query: str = "",
     category: str | None = None,
     limit: int = 5,
-    locale: str = "ko",
 ) -> tuple[dict[str, Any], ...]:
     """Return protocols (id, title, category, summary), best match first, ties in order of id.
 
     Args:
         store: the database.
+        locale: the language of the hits.
         query: words in any of the catalog's languages. A query of fillers only ("추천해줘") matches
             every protocol; a query without letters and digits matches none.
         category: restrict the search to this category.
         limit: maximum number of hits.
-        locale: the language of the hits.
     """
     if query.strip() and not has_words(query):
         return ()

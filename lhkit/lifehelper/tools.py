@@ -65,7 +65,7 @@ class LifeHelper:
 
     store: Store
     now: Callable[[], datetime]
-    locale: str = "ko"
+    locale: str
     habits_per_week: int = HABITS_PER_WEEK
 
     def today(self) -> date:
@@ -187,7 +187,8 @@ def add_habit(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
     with deps.store.transaction():
         facts = Facts(
             is_known=find_protocol(deps.store, habit.protocol_id, locale=deps.locale) is not None,
-            is_active=find_active_habit(deps.store, habit.protocol_id) is not None,
+            is_active=find_active_habit(deps.store, habit.protocol_id, locale=deps.locale)
+            is not None,
             added_on=list_creation_dates(deps.store),
         )
         today = deps.today()
@@ -211,7 +212,7 @@ def add_habit(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
 
 
 def _habit_not_found(habit_id: str, habit: Habit | None, deps: LifeHelper) -> ToolErr:
-    nearest = nearest_habits(deps.store, habit_id)
+    nearest = nearest_habits(deps.store, habit_id, locale=deps.locale)
     key = "habit_archived" if habit else "habit_unknown" if nearest else "no_habits"
     refusal = Refusal(code="not_found", key=key, values={"id": habit_id})
     return _refused(refusal, deps, nearest=nearest)

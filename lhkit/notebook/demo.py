@@ -4,7 +4,6 @@ import asyncio
 from datetime import datetime
 from pathlib import Path
 
-from lhkit.base.locales import DEFAULT_LOCALE
 from lhkit.conversation.responses import Sampling
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.base import ChatModel
@@ -21,7 +20,7 @@ def life_helper_panel(
     model: ChatModel,
     path: Path | str | None = None,
     *,
-    locale: str = DEFAULT_LOCALE,
+    locale: str | None = None,
     opt_in: bool = False,
     now: datetime | None = None,
     sampling: Sampling | None = None,
@@ -33,7 +32,7 @@ def life_helper_panel(
     Args:
         model: the model.
         path: the SQLite file; None keeps the data in memory.
-        locale: `ko` or `en`.
+        locale: `ko` or `en`; by default the language of the user.
         opt_in: True skips the question for consent.
         now: a fixed time for the tools; by default the wall clock.
         sampling: the sampling parameters of the model.
@@ -57,7 +56,7 @@ def life_helper_panel(
 
 def demo_panel(
     path: Path | str | None = None,
-    locale: str = DEFAULT_LOCALE,
+    locale: str | None = None,
     *,
     pace_s: float = PACE_S,
     now: datetime | None = None,
@@ -68,7 +67,7 @@ def demo_panel(
 
     Args:
         path: the SQLite file; None keeps the data in memory.
-        locale: `ko` or `en`.
+        locale: `ko` or `en`; by default the language of the user.
         pace_s: the pause between two pieces of text, in seconds; 0 for none.
         now: a fixed time for the tools; by default the wall clock.
         record: the folder for the record of the chat, as for `ChatPanel`.

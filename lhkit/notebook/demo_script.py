@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.locales import Catalog, load_catalog, written_locale
 from lhkit.conversation.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.models.base import ModelRequest
 from lhkit.models.recorded.scripted import Reply, call, say
 
-_HANGUL = re.compile(r"[가-힣]")
 _QUERY_CHARS = 50
 
 
@@ -41,7 +40,7 @@ def demo_reply(request: ModelRequest) -> Reply:
     if not isinstance(message, UserMessage):
         return Reply()
     calls = [m for m in messages[last:] if isinstance(m, ToolCallMessage)]
-    catalog = load_catalog("ko" if _HANGUL.search(message.text) else "en")
+    catalog = load_catalog(written_locale([message.text]))
     turn = _Turn(text=message.text, calls=calls, catalog=catalog)
     text = turn.text.casefold()
     answer = next((intent for pattern, intent in _INTENTS if re.search(pattern, text)), _small_talk)

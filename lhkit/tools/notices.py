@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 
 from lhkit.base.locales import Catalog, load_catalog
-from lhkit.base.notices import NOTICE, Notice
+from lhkit.base.notices import NOTICE, Notice, notice_text
 from lhkit.tools.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)
@@ -16,8 +16,8 @@ _log = logging.getLogger(__name__)
 
 def tool_notices(registry: ToolRegistry, catalog: Catalog) -> Iterator[str]:
     """Yield a line for each tool that is left out, and for each description that is cut."""
-    for key, values in _notices(registry):
-        yield catalog.text(key, **values)
+    for notice in _notices(registry):
+        yield notice_text(notice, catalog)
 
 
 def log_notices(registry: ToolRegistry) -> None:

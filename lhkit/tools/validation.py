@@ -10,6 +10,7 @@ Python cannot compile is not checked. References stay within the schema; nothing
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from lhkit.base.json_values import (
@@ -21,6 +22,7 @@ from lhkit.base.json_values import (
     read_only_json,
     shown,
 )
+from lhkit.base.locales import Catalog
 from lhkit.base.schema import (
     KnownKeys,
     SchemaNode,
@@ -40,6 +42,8 @@ from lhkit.tools.json_schema import (
     ValidationError,
     best_match,
 )
+
+_NOT_SHOWN: Any = field(default=None, compare=False, repr=False)
 
 SHOWN_CHARS = 60
 """How many characters of an invalid value the model reads."""
@@ -78,6 +82,11 @@ class Missing:
 
     field: str
     expected: str
+    described: "Described | None" = _NOT_SHOWN
+
+    def expected_in(self, catalog: Catalog) -> str:
+        """Return `expected` in a language."""
+        return _expected_in(self.expected, self.described, catalog)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +96,19 @@ class Invalid:
     field: str
     expected: str
     actual: str
+    described: "Described | None" = _NOT_SHOWN
+
+    def expected_in(self, catalog: Catalog) -> str:
+        """Return `expected` in a language."""
+        return _expected_in(self.expected, self.described, catalog)
+
+
+Described: TypeAlias = Callable[[Catalog], str]
+"""Describes in a language what a schema accepts."""
+
+
+def _expected_in(expected: str, described: Described | None, catalog: Catalog) -> str:
+    return catalog.translate(expected) if described is None else described(catalog)
 
 
 ArgumentsVerdict: TypeAlias = Accepted | NotAnObject | Missing | Invalid
@@ -418,11 +440,14 @@ def _explain(error: ValidationError, root: Any) -> Missing | Invalid:
             (part["properties"][field] for part in parts if field in part.get("properties", {})), {}
         )
         name = f"{path}.{field}" if path else field
-        return Missing(field=name, expected=describe(declared, root))
+        described = partial(describe, declared, root)
+        return Missing(field=name, expected=described(), described=described)
+    described = partial(expected_value, error, root)
     return Invalid(
         field=path or "(all)",
-        expected=expected_value(error, root),
+        expected=described(),
         actual=shown(error.instance, SHOWN_CHARS),
+        described=described,
     )
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter
 
 from lhkit.base.errors import ContextTooLongError, ServerUnreachableError
+from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
 from lhkit.chat.controller import ChatController
 from lhkit.chat.state import ChatState, apply_event
@@ -50,14 +51,18 @@ READ = echo_tool("search_catalog", parameters=ANY_ARGS)
 WRITE = echo_tool("add_habit", parameters=ANY_ARGS, is_destructive=True)
 
 
+KOREAN = load_catalog("ko")
+
+
 def controller(
     model: Any, *tools: Any, confirm: Any = None, assistant: Assistant | None = None
 ) -> tuple[ChatController, EventLog]:
     chat = ChatController(
         model=model,
-        dispatcher=ToolDispatcher(ToolRegistry(tools or (READ, WRITE))),
+        dispatcher=ToolDispatcher(ToolRegistry(tools or (READ, WRITE)), catalog=KOREAN),
         confirm=confirm,
         assistant=assistant,
+        catalog=KOREAN,
     )
     log = EventLog()
     chat.subscribe(log)

@@ -123,7 +123,7 @@ async def test_serve_does_not_reuse_server_of_overwritten_weights(
     async with served(folder, settings):
         again = serve.serve_model(ServeOptions(weights=folder), settings)
         assert await again == 0
-        assert "model is already served in" in capsys.readouterr().out
+        assert "model (float32) is already served" in capsys.readouterr().out
         trained(folder, "right")
         assert await serve._find_running("model", folder, settings) is None
 

@@ -75,7 +75,7 @@ class Cards:
         self.gate = ButtonConfirmGate(ask=lambda _: "y")
         self.screen = Screen(
             loop=HomeLoop(),
-            catalog=load_catalog(),
+            catalog=load_catalog("ko"),
             name="Card()",
             receive=self.gate.take_message,
         )

@@ -106,7 +106,7 @@ async def test_terminal_gate_escapes_invisible_characters() -> None:
     hidden = "bo\u200db\u3164\xa0\u2800\U000e0100\u202e\x9b"
     request = ConfirmRequest(tool=hidden, description=hidden, args={}, summary=hidden)
     schema = {"properties": {"who": {"type": "string", "title": hidden, "description": hidden}}}
-    form = parse_form(schema, "", load_catalog())
+    form = parse_form(schema, "", load_catalog("ko"))
     shown: list[str] = []
     prompts: list[str] = []
 

@@ -95,7 +95,7 @@ def clock() -> SetClock:
 
 @pytest.fixture
 def deps(store: Store, clock: SetClock) -> LifeHelper:
-    return LifeHelper(store=store, now=clock)
+    return LifeHelper(store=store, now=clock, locale="ko")
 
 
 @pytest.fixture

@@ -203,12 +203,12 @@ async def test_writing_tools_hold_the_write_lock_from_check_to_write(
                 other.execute("DELETE FROM tracker_entry")
             return datetime.fromisoformat(NOW)
 
-        assert isinstance(handle(args, LifeHelper(store=store, now=now)), ToolOk)
+        assert isinstance(handle(args, LifeHelper(store=store, now=now, locale="ko")), ToolOk)
         other.close()
 
 
 async def test_add_habit_applies_the_limit_of_deps(store: Store, clock: Any) -> None:
-    deps = LifeHelper(store=store, now=clock, habits_per_week=2)
+    deps = LifeHelper(store=store, now=clock, locale="ko", habits_per_week=2)
     for key in ("daily-walk", "stretch-break"):
         assert isinstance(tools.add_habit({**WALK, "protocol_id": key}, deps), ToolOk)
     third = tools.add_habit({**WALK, "protocol_id": "water-on-waking"}, deps)
@@ -221,7 +221,7 @@ async def test_add_habit_uses_the_date_in_the_clocks_time_zone(call: Call, clock
 
 
 async def test_today_raises_for_a_clock_without_time_zone(store: Store) -> None:
-    deps = LifeHelper(store=store, now=lambda: datetime(2026, 6, 17))
+    deps = LifeHelper(store=store, now=lambda: datetime(2026, 6, 17), locale="ko")
     with pytest.raises(ValueError, match="time zone"):
         tools.add_habit(WALK, deps)
 
@@ -381,7 +381,7 @@ def test_log_tracker_entry_keeps_one_entry_per_day(
 ) -> None:
     with image.fresh() as store:
         given_world(store, {"protocol_id": "daily-walk"})
-        deps = LifeHelper(store=store, now=lambda: datetime.fromisoformat(NOW))
+        deps = LifeHelper(store=store, now=lambda: datetime.fromisoformat(NOW), locale="ko")
         days = [f"{date(2026, 6, 17) - timedelta(days=back)}" for back, _ in logged]
         for day, (_, value) in zip(days, logged, strict=True):
             args = {"habit_id": "daily-walk", "date": day, "value": value}
@@ -431,7 +431,7 @@ async def test_results_with_many_habits_fit_the_size_limit(
     tracker = [{"habit_id": k, "date": d, "value": "done"} for k in real_catalog for d in days]
     with real_image.fresh() as store:
         given_world(store, *habits, tracker=tracker)
-        deps = LifeHelper(store=store, now=clock)
+        deps = LifeHelper(store=store, now=clock, locale="ko")
         handle = {"list_habits": tools.list_all_habits, "query_tracker": tools.query_tracker}
         result = handle[tool]({}, deps)
     assert "_truncated" not in encode_tool_result(result)
@@ -486,7 +486,7 @@ async def test_tools_keep_working_after_the_clock_is_set_back(
     assert isinstance(again, ToolOk)
     entries = list_entries(deps.store, "daily-walk")
     assert {entry.date for entry in entries} == {date(2026, 6, 17), clock.now.date()}
-    assert [habit.id for habit in list_habits(deps.store)] == ["daily-walk"]
+    assert [habit.id for habit in list_habits(deps.store, locale="ko")] == ["daily-walk"]
 
 
 async def test_add_habit_quota_holds_after_the_clock_is_set_back(
@@ -511,7 +511,7 @@ def test_no_sequence_of_add_habit_calls_breaks_a_rule(
     with image.fresh() as store:
         for key, days_later in adds:
             day = day.fromordinal(day.toordinal() + days_later).replace(tzinfo=day.tzinfo)
-            deps = LifeHelper(store=store, now=lambda day=day: day)  # type: ignore[misc]
+            deps = LifeHelper(store=store, now=lambda day=day: day, locale="ko")  # type: ignore[misc]
             before = snapshot(store)
             result = tools.add_habit({**WALK, "protocol_id": key}, deps)
             wrote = isinstance(result, ToolOk) and "already_active" not in result.data

@@ -81,10 +81,10 @@ def test_search_finds_protocols_for_everyday_queries(
     real_image: StoreImage, query: str, expected: str
 ) -> None:
     with real_image.fresh() as store:
-        assert expected in [hit["id"] for hit in search_protocols(store, query=query)]
+        assert expected in [hit["id"] for hit in search_protocols(store, query=query, locale="ko")]
 
 
 @pytest.mark.parametrize("query", ["양자역학", "주식 투자", "환율", "영화", "capital of France"])
 def test_search_finds_nothing_for_other_topics(real_image: StoreImage, query: str) -> None:
     with real_image.fresh() as store:
-        assert search_protocols(store, query=query) == ()
+        assert search_protocols(store, query=query, locale="ko") == ()

@@ -11,7 +11,9 @@ from lhkit.lifehelper.store import Store, StoreImage
 
 
 def hit_ids(store: Store, query: str, **options: object) -> list[str]:
-    return [hit["id"] for hit in search_protocols(store, query=query, **options)]  # type: ignore[arg-type]
+    return [
+        hit["id"] for hit in search_protocols(store, query=query, **{"locale": "ko", **options})
+    ]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +75,8 @@ def test_search_returns_titles_in_the_locale(store: Store) -> None:
 @example("% _ ' ; DROP TABLE habit")
 def test_search_never_raises(image: StoreImage, query: str) -> None:
     with image.fresh() as store:
-        hits = search_protocols(store, query=query)
-        assert hits == search_protocols(store, query=query)
+        hits = search_protocols(store, query=query, locale="ko")
+        assert hits == search_protocols(store, query=query, locale="ko")
         assert len({hit["id"] for hit in hits}) == len(hits) <= 5
 
 

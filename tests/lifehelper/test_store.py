@@ -210,9 +210,11 @@ def test_store_refuses_a_locked_file_after_the_timeout(
 def test_stores_in_memory_are_independent(image: StoreImage) -> None:
     with image.fresh() as one, image.fresh() as other:
         insert_habit(one, new_habit("daily-walk"), created_on=DAY)
-        assert len(list_habits(one)) == 1
-        assert list_habits(other) == ()
-        assert [hit["id"] for hit in search_protocols(other, query="걷기")] == ["daily-walk"]
+        assert len(list_habits(one, locale="ko")) == 1
+        assert list_habits(other, locale="ko") == ()
+        assert [hit["id"] for hit in search_protocols(other, query="걷기", locale="ko")] == [
+            "daily-walk"
+        ]
 
 
 def test_store_raises_after_close(image: StoreImage) -> None:
@@ -220,7 +222,7 @@ def test_store_raises_after_close(image: StoreImage) -> None:
     store.close()
     store.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        list_habits(store)
+        list_habits(store, locale="ko")
 
 
 def test_store_loads_a_changed_catalog_on_open(tmp_path: Path, catalog: ProtocolCatalog) -> None:
@@ -229,7 +231,9 @@ def test_store_loads_a_changed_catalog_on_open(tmp_path: Path, catalog: Protocol
         assert find_protocol(store, "daily-walk", locale="ko") is None
     with Store.open(path, catalog) as store:
         assert find_protocol(store, "daily-walk", locale="ko") is not None
-        assert [hit["id"] for hit in search_protocols(store, query="걷기")] == ["daily-walk"]
+        assert [hit["id"] for hit in search_protocols(store, query="걷기", locale="ko")] == [
+            "daily-walk"
+        ]
 
 
 def test_store_keeps_removed_protocols_of_habits_only(
@@ -239,8 +243,8 @@ def test_store_keeps_removed_protocols_of_habits_only(
     with Store.open(path, catalog) as store:
         insert_habit(store, new_habit("daily-walk"), created_on=DAY)
     with Store.open(path, without(catalog, "daily-walk", "stretch-break")) as store:
-        assert list_habits(store)[0].title == "매일 20분 걷기"
-        assert search_protocols(store, query="걷기 스트레칭") == ()
+        assert list_habits(store, locale="ko")[0].title == "매일 20분 걷기"
+        assert search_protocols(store, query="걷기 스트레칭", locale="ko") == ()
         assert find_protocol(store, "stretch-break", locale="ko") is None
 
 
@@ -261,4 +265,4 @@ def test_store_replaces_lone_surrogates(store: Store) -> None:
         protocol_id="daily-walk", frame_level="action", framed_text="걷는다 \ud83d", anchor_when="7"
     )
     insert_habit(store, odd, created_on=DAY)
-    assert list_habits(store)[0].framed_text == "걷는다 ?"
+    assert list_habits(store, locale="ko")[0].framed_text == "걷는다 ?"

@@ -34,7 +34,9 @@ def raise_eof(_prompt: str) -> str:
 
 @pytest.fixture
 def screen() -> Screen:
-    return Screen(loop=HomeLoop(), catalog=load_catalog(), name="Card()", receive=lambda _: None)
+    return Screen(
+        loop=HomeLoop(), catalog=load_catalog("ko"), name="Card()", receive=lambda _: None
+    )
 
 
 @pytest.fixture
@@ -162,7 +164,7 @@ FIELDS = {
     },
     "required": ["who"],
 }
-FORM = parse_form(FIELDS, "", load_catalog())
+FORM = parse_form(FIELDS, "", load_catalog("ko"))
 WITH_DEFAULTS = replace(FORM, fields=FORM.fields[1:])
 
 

@@ -51,7 +51,9 @@ async def test_screen_updates_at_most_twenty_times_a_second(
 
 def test_screen_publishes_a_fast_stream_once() -> None:
     async def main() -> int:
-        screen = Screen(loop=HomeLoop(), catalog=load_catalog(), name="x", receive=lambda _: None)
+        screen = Screen(
+            loop=HomeLoop(), catalog=load_catalog("ko"), name="x", receive=lambda _: None
+        )
         for _ in range(1000):
             screen.apply(TextDelta(text="token "))
         await asyncio.sleep(0)

@@ -129,7 +129,7 @@ async def test_add_habit_on_a_locked_store_is_a_handler_error_and_writes_nothing
     dispatcher = ToolDispatcher(life_helper.registry_of("ko"))
     args = {"protocol_id": "daily-walk", **HABIT}
     with Store.open(path, load_protocols()) as mine, Store.open(path, load_protocols()) as another:
-        deps = LifeHelper(store=mine, now=settings.now)
+        deps = LifeHelper(store=mine, now=settings.now, locale="ko")
         gate = ScriptedGate([True, True])
         with another.transaction():
             refused = await dispatcher.dispatch("add_habit", args, confirm=gate, deps=deps)

@@ -1,20 +1,23 @@
-"""Texts for people, in Korean (default) and English: one TOML file for each locale.
+"""Texts for people, in Korean and English: one TOML file for each locale.
 
-Texts for the model are in the prompts of a domain and in the dialects, except for error reasons of
-tool calls (the tables `[dispatch]` and `[validation]`).
+`lhkit.base.user_locale` chooses that of the user. Texts for the model are in the prompts of a
+domain and in the dialects, except for error reasons of tool calls (the tables `[dispatch]` and
+`[validation]`).
 """
 
+import re
 import string
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from lhkit.base.errors import UsageError
+from lhkit.base.locales.messages import translate
 
-DEFAULT_LOCALE = "ko"
+_HANGUL = re.compile("[가-힣]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,10 @@ class Catalog:
             KeyError: the locale has no such key, or a placeholder has no value.
         """
         return _FORMATTER.format(self.texts[key], **values)
+
+    def translate(self, message: object) -> str:
+        """Return an English message of the code, such as an exception, in this locale."""
+        return translate(str(message), self.locale)
 
 
 class _PluralFormatter(string.Formatter):
@@ -55,17 +62,31 @@ def available_locales() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
+def require_locale(locale: str) -> str:
+    """Return `locale` if there are texts in it.
+
+    Raises:
+        UsageError: there are none; the message lists the available locales.
+    """
+    if locale not in available_locales():
+        known = ", ".join(available_locales())
+        raise UsageError(f"no locale {locale!r}: choose one of {known}")
+    return locale
+
+
+def written_locale(texts: Iterable[str]) -> str:
+    """Return the locale in which people have written: `ko` if a text has Hangul, else `en`."""
+    return "ko" if any(map(_HANGUL.search, texts)) else "en"
+
+
 @cache
-def load_catalog(locale: str = DEFAULT_LOCALE) -> Catalog:
+def load_catalog(locale: str) -> Catalog:
     """Return the catalog of `locale`.
 
     Raises:
         UsageError: there is no such locale; the message lists the available ones.
     """
-    if locale not in available_locales():
-        known = ", ".join(available_locales())
-        raise UsageError(f"no locale {locale!r}: choose one of {known}")
-    source = files(__name__).joinpath(f"{locale}.toml").read_text(encoding="utf-8")
+    source = files(__name__).joinpath(f"{require_locale(locale)}.toml").read_text(encoding="utf-8")
     return Catalog(locale=locale, texts=dict(_flat("", tomllib.loads(source))))
 
 

@@ -142,7 +142,7 @@ class TerminalChat:
             with path.open("x", encoding="utf-8") as saved:  # never overwrite a file
                 saved.write(text)
         except (UsageError, OSError) as error:
-            self._print(str(error), style="red")
+            self._print(self._catalog.translate(error), style="red")
             return
         self._print(self._catalog.text("terminal.saved", path=path), style="dim")
 
@@ -153,7 +153,7 @@ class TerminalChat:
         try:
             self._recorder.save(self._catalog.locale)
         except (LhkitError, OSError) as error:
-            self._print(str(error), style="red")
+            self._print(self._catalog.translate(error), style="red")
 
     def _show(self, event: ChatEvent) -> None:
         if self._recorder is not None:

@@ -19,11 +19,14 @@ from typing import (
 
 import typer
 from pydantic import BaseModel, ConfigDict
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
+from lhkit.base.locales import available_locales
+from lhkit.base.locales.messages import translate
 from lhkit.base.options import validate_options
 from lhkit.cli.frame.finish import Runner, finish
+from lhkit.cli.frame.spoken import Spoken
 
 _Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, int]])
 
@@ -63,7 +66,9 @@ def command(*examples: str, name: str = "") -> Callable[[_Function], _Function]:
     return mark
 
 
-def build_command(module: ModuleType, name: str, summary: str, run: Runner) -> typer.Typer:
+def build_command(
+    module: ModuleType, name: str, summary: str, run: Runner, locale: str
+) -> typer.Typer:
     """Return the command, or the group of subcommands, that a module defines.
 
     Args:
@@ -72,21 +77,26 @@ def build_command(module: ModuleType, name: str, summary: str, run: Runner) -> t
         name: the name of the command.
         summary: the help of the command or the group.
         run: runs a coroutine to its end.
+        locale: language of the help and of errors.
     """
     found = module.find_commands() if hasattr(module, "find_commands") else vars(module).values()
     functions = [value for value in found if hasattr(value, "subcommand")]
-    app = typer.Typer(add_completion=False, no_args_is_help=True)
+    words = {"locale": locale}
+    group, single = type("_Group", (_Group,), words), type("_Command", (_Command,), words)
+    app = typer.Typer(cls=group, add_completion=False, no_args_is_help=True)
     for function in functions:
         subcommand = function.subcommand
         app.command(
             subcommand or name,
-            cls=_Command,
-            help=cleandoc(function.__doc__).partition("\n\n")[0] if subcommand else summary,
+            cls=single,
+            help=translate(_help(function) if subcommand else summary, locale),
             epilog=format_examples(function.examples),
-        )(_typer_callback(function, run))
+        )(_typer_callback(function, run, locale))
     if functions[0].subcommand:
         examples = (function.examples[0] for function in functions)
-        app.callback(help=summary, epilog=format_examples(examples))(lambda: None)
+        app.callback(help=translate(summary, locale), epilog=format_examples(examples))(
+            lambda: None
+        )
     return app
 
 
@@ -95,7 +105,11 @@ def format_examples(lines: Iterable[str]) -> str:
     return "\n".join(f"$ {line}" for line in lines)
 
 
-class _Command(TyperCommand):
+class _Group(Spoken, TyperGroup):
+    pass
+
+
+class _Command(Spoken, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse empty values, such as an unset variable of a script, and several addresses."""
         for before, word in pairwise(("", *args)):
@@ -111,24 +125,38 @@ class _Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def _typer_callback(function: Callable[..., Any], run: Runner) -> Callable[..., None]:
+def _help(function: Callable[..., Any]) -> str:
+    """Return the first paragraph of a docstring."""
+    return cleandoc(function.__doc__ or "").partition("\n\n")[0]
+
+
+def _typer_callback(function: Callable[..., Any], run: Runner, locale: str) -> Callable[..., None]:
     """Return a function with one parameter an option, which runs the command."""
     options_type: type[Options] = get_type_hints(function)["options"]
 
     def callback(**values: Any) -> None:
         given = {name: value for name, value in values.items() if value is not None}
-        finish(run, lambda settings: function(validate_options(options_type, **given), settings))
+        # a command's own --locale is also that of its errors; the scenarios' is a list of them
+        own = values.get("locale")
+        spoken = own if isinstance(own, str) and own in available_locales() else locale
+        finish(
+            run,
+            lambda settings: function(validate_options(options_type, **given), settings),
+            spoken,
+        )
 
-    signature = Signature(list(_parameters(options_type)))
+    signature = Signature(list(_parameters(options_type, locale)))
     callback.__signature__ = signature  # type: ignore[attr-defined]
     return callback
 
 
-def _parameters(options_type: type[Options]) -> Iterator[Parameter]:
+def _parameters(options_type: type[Options], locale: str) -> Iterator[Parameter]:
     for name, field in options_type.model_fields.items():
         given = [each for each in field.metadata if isinstance(each, OptionInfo | ArgumentInfo)]
         option = given[0] if given else _inherited_option(options_type, name)
         if option is not None:
+            option = copy(option)
+            option.help = translate(option.help or "", locale) or None
             yield Parameter(
                 name,
                 Parameter.KEYWORD_ONLY,

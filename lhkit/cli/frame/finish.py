@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.base.errors import LhkitError, MissingPackageError, UsageError
+from lhkit.base.locales.messages import translate
 from lhkit.base.redaction import hide, masked
 from lhkit.base.text import one_line, printable
 from lhkit.cli.frame.exit_codes import ExitCode
@@ -45,8 +46,15 @@ class _LogFile(RotatingFileHandler):
         self.is_complete = False
 
 
-def finish(run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]]) -> None:
+def finish(
+    run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]], locale: str = "en"
+) -> None:
     """Run a command and exit with its code; an error becomes one line on standard error.
+
+    Args:
+        run: runs a coroutine to its end.
+        command: returns the coroutine of the command.
+        locale: language of the errors.
 
     Raises:
         typer.Exit: always, with the exit code.
@@ -61,20 +69,21 @@ def finish(run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]
         with _printed_notices(settings.locale):
             code = run(command(settings))
     except (UsageError, MissingPackageError) as error:  # another try would end the same
-        code = _print_error(error, ExitCode.USAGE)
+        code = _print_error(error, ExitCode.USAGE, locale)
     except LhkitError as error:
-        code = _print_error(error, ExitCode.INFRASTRUCTURE)
+        code = _print_error(error, ExitCode.INFRASTRUCTURE, locale)
     except OSError as error:  # a full disk, a file in place of a folder, a closed terminal
         _log.exception("operating system error")
         code = _print_error(
             f"operating system error: {str(error) or type(error).__name__}. Free some space, "
             "change the permissions, or choose another path.",
             ExitCode.INFRASTRUCTURE,
+            locale,
         )
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit of a user's module, a stray cancel
-        code = _report_unexpected(error, log)
+        code = _report_unexpected(error, log, locale)
     raise typer.Exit(code)
 
 
@@ -89,10 +98,10 @@ class _NoticePrinter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the notice of a record, if it has one."""
         from lhkit.base.locales import load_catalog
-        from lhkit.base.notices import NOTICE
+        from lhkit.base.notices import NOTICE, notice_text
 
         notice = getattr(record, NOTICE, None)
-        text = load_catalog(self._locale).text(notice[0], **notice[1]) if notice else ""
+        text = notice_text(notice, load_catalog(self._locale)) if notice else ""
         if text and text not in self._printed:
             self._printed.add(text)
             line = Text(printable(masked(text)), style="yellow")
@@ -131,7 +140,7 @@ def log_to_file(settings: "Settings") -> _LogFile | None:
     return handler
 
 
-def _report_unexpected(error: BaseException, log: _LogFile | None) -> int:
+def _report_unexpected(error: BaseException, log: _LogFile | None, locale: str) -> int:
     """Log the traceback, or print it without a log, and print the error in one line."""
     _log.critical("unforeseen exception", exc_info=error)
     if log is not None and log.is_complete:
@@ -145,11 +154,13 @@ def _report_unexpected(error: BaseException, log: _LogFile | None) -> int:
         f"unforeseen exception: {one_line(summary, max_chars=_MAX_ERROR_CHARS)}. Report it with "
         f"the traceback in the {place}.",
         ExitCode.UNEXPECTED,
+        locale,
     )
 
 
-def _print_error(error: LhkitError | str, code: int) -> int:
-    text = Text(f"lhkit: {printable(masked(str(error)))}", style="red")
+def _print_error(error: LhkitError | str, code: int, locale: str) -> int:
+    message = translate(masked(str(error)), locale)
+    text = Text(f"lhkit: {printable(message)}", style="red")
     with suppress(OSError):  # a full disk: the exit code still reports the failure
         Console(stderr=True).print(text, soft_wrap=True)
     return code

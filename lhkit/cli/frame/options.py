@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from lhkit.base.errors import UsageError
-from lhkit.base.locales import DEFAULT_LOCALE, available_locales
+from lhkit.base.locales import available_locales
 from lhkit.cli.frame.command import Options
 from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
 from lhkit.models.decoding import Constraint
@@ -17,8 +17,8 @@ from lhkit.models.precision import Dtype
 from lhkit.models.runtimes import LLAMA_CPP, Runtime
 from lhkit.settings import Settings
 
-LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
-"""The values of `--locale` as text, the default first."""
+LOCALES = " or ".join(available_locales())
+"""The values of `--locale` as text."""
 DEFAULT_CHATS = Path("runs/chats")
 
 BASE_URL = typer.Option(help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000.")
@@ -59,7 +59,7 @@ RUNTIME = typer.Option(
 RuntimeOption = Annotated[Runtime | None, RUNTIME]
 Locale = Annotated[
     str | None,
-    typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else {DEFAULT_LOCALE}."),
+    typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else LANG, else en."),
 ]
 Paths = Annotated[tuple[Path, ...], typer.Argument(help="Scenario files or folders.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")]
@@ -87,8 +87,10 @@ AsJsonl = Annotated[bool, typer.Option("--jsonl", help="Write scenarios as JSON 
 ChatsFolder = Annotated[
     Path, typer.Option("--in", metavar="FOLDER", file_okay=False, help="Folder of recorded chats.")
 ]
-
-
+Details = Annotated[
+    bool,
+    typer.Option("--details", help="Print all figures: by criterion, scores, gate, tokens, times."),
+]
 MaxRegressions = Annotated[
     int | None,
     typer.Option(

@@ -10,8 +10,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from lhkit import __version__
+from lhkit.base.locales.messages import translate
+from lhkit.base.user_locale import user_locale
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.finish import Runner
+from lhkit.cli.frame.spoken import Spoken, set_up_help
 
 _HELP = """Put a small local model in front of tools that change data, and evaluate it.
 
@@ -64,16 +67,29 @@ def build_cli(run: Runner) -> Callable[[], int]:
     return call
 
 
-def build_parser(run: Runner) -> typer.Typer:
-    """Return the typer application; `run` runs a command's coroutine to its end."""
+def build_parser(run: Runner, locale: str | None = None) -> typer.Typer:
+    """Return the typer application.
 
-    class Commands(TyperGroup):
+    Args:
+        run: runs a command's coroutine to its end.
+        locale: language of help and errors; that of the user by default.
+    """
+    spoken = locale or user_locale()
+    set_up_help(spoken)
+
+    class Commands(Spoken, TyperGroup):
+        locale = spoken
+
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self.commands.update({name: LazyCommand(name, run) for name in COMMANDS})
+            self.commands.update({name: LazyCommand(name, run, spoken) for name in COMMANDS})
 
     app = typer.Typer(
-        cls=Commands, help=_HELP, epilog=_EXAMPLES, no_args_is_help=True, add_completion=False
+        cls=Commands,
+        help=translate(_HELP, spoken),
+        epilog=_EXAMPLES,
+        no_args_is_help=True,
+        add_completion=False,
     )
 
     @app.callback()
@@ -81,7 +97,10 @@ def build_parser(run: Runner) -> typer.Typer:
         _version: Annotated[
             bool,
             typer.Option(
-                "--version", help="Show the version.", callback=_show_version, is_eager=True
+                "--version",
+                help=translate("Show the version.", spoken),
+                callback=_show_version,
+                is_eager=True,
             ),
         ] = False,
     ) -> None:
@@ -93,17 +112,18 @@ def build_parser(run: Runner) -> typer.Typer:
 class LazyCommand(TyperCommand):
     """A command that imports its module only when it is called."""
 
-    def __init__(self, name: str, run: Runner) -> None:
+    def __init__(self, name: str, run: Runner, locale: str) -> None:
         self._module, self._summary = COMMANDS[name]
-        self._run = run
-        super().__init__(name, help=self._summary)
+        self._run, self._locale = run, locale
+        super().__init__(name, help=translate(self._summary, locale))
 
     def load(self) -> Any:
         """Import the module and return the command or group that it defines."""
         from lhkit.cli.frame.command import build_command
 
         module = import_module(f"lhkit.cli.{self._module}")
-        return get_command(build_command(module, str(self.name), self._summary, self._run))
+        app = build_command(module, str(self.name), self._summary, self._run, self._locale)
+        return get_command(app)
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **more: Any) -> Any:
         """Parse the arguments with the loaded command."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from tqdm import tqdm
 
 from lhkit import app
+from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import printable
 from lhkit.embedded import Reports
 from lhkit.models.base import ChatModel
@@ -32,7 +33,7 @@ async def open_model(
         LhkitError: the model cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        with setup_progress() as progress:
+        with setup_progress(settings.locale) as progress:
 
             def report_server(server: StartProgress) -> None:
                 on_start(server)
@@ -44,16 +45,18 @@ async def open_model(
 
 
 @contextmanager
-def setup_progress() -> Iterator[Reports]:
+def setup_progress(locale: str) -> Iterator[Reports]:
     """Yield progress callbacks that draw live lines until the block ends."""
-    with closing(_WeightsLine()) as weights, closing(_ServerLine()) as server:
+    catalog = load_catalog(locale)
+    with closing(_WeightsLine(catalog)) as weights, closing(_ServerLine(catalog)) as server:
         yield Reports(weights=weights, server=server)
 
 
 class _WeightsLine:
     """Show the preparation of weights: a bar in a terminal, one line a step elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._bar: tqdm[NoReturn] = tqdm(
             unit="B", unit_scale=True, leave=False, bar_format="{desc}", disable=None
         )
@@ -62,12 +65,12 @@ class _WeightsLine:
     def __call__(self, progress: WeightsProgress) -> None:
         """Show a step."""
         if progress.stage in {WeightsStage.NOTICE, WeightsStage.WAITING}:
-            tqdm.write(progress.text, file=sys.stderr)
+            tqdm.write(self._catalog.translate(progress.text), file=sys.stderr)
         elif not self._bar.disable:
             self._draw(progress)
         elif progress.text != self._step:
             self._step = progress.text
-            tqdm.write(progress.text, file=sys.stderr)
+            tqdm.write(self._catalog.translate(progress.text), file=sys.stderr)
 
     def close(self) -> None:
         """Remove the line."""
@@ -84,15 +87,21 @@ class _WeightsLine:
 class _ServerLine:
     """Show the start of a server: a live line in a terminal, one line a stage elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._console = Console(stderr=True)
         self._status = Status("", console=self._console)
         self._stage: str | None = None
 
     def __call__(self, progress: StartProgress) -> None:
         """Show a stage."""
-        stage = f": {progress.stage}" if progress.stage else ""
-        line = f"{progress.engine} is starting, {progress.elapsed_s:.0f} s{stage}"
+        stage = f": {self._catalog.translate(progress.stage)}" if progress.stage else ""
+        line = self._catalog.text(
+            "serve.starting",
+            engine=progress.engine,
+            seconds=f"{progress.elapsed_s:.0f}",
+            stage=stage,
+        )
         text = Text(printable(f"{line} (log: {progress.log_path})"))
         if self._console.is_terminal:
             self._status.update(text)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from lhkit import app, embedded
 from lhkit.base.errors import ServerStartError, UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.base.text import printable
 from lhkit.cli.frame.command import command
 from lhkit.cli.frame.exit_codes import ExitCode
@@ -93,9 +94,9 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     name = app.embedded_name(model) if weights is None else folder_name(weights)
     running = await _find_running(name, weights, settings)
     if running is not None:
-        return _print_served(name, running)
+        return _print_served(name, running, settings)
     print_dtype(settings)
-    with setup_progress() as reports:
+    with setup_progress(settings.locale) as reports:
         server = await _create_server(name, reports, options, settings)
         if isinstance(server.settings, ServerSettings):
             print_left_out(server.settings.left_out, settings)
@@ -103,9 +104,11 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     return await _keep_serving(name, server, settings)
 
 
-def _print_served(name: str, running: RunningServer) -> int:
-    dtype = f" in {running.dtype}" if running.dtype else ""
-    text = f"{name} is already served{dtype} at {running.base_url} (pid {running.pid})."
+def _print_served(name: str, running: RunningServer, settings: Settings) -> int:
+    title = f"{name} ({running.dtype})" if running.dtype else name
+    text = load_catalog(settings.locale).text(
+        "serve.already", name=title, address=running.base_url, pid=running.pid
+    )
     Console(markup=False).print(printable(text), soft_wrap=True)
     return ExitCode.OK
 
@@ -114,7 +117,7 @@ async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings:
     base = app.embedded_name(model)
     await read_lora(folder, settings.cache_dir, base=base)  # fail before weights are prepared
     print_dtype(settings)
-    with setup_progress() as reports:
+    with setup_progress(settings.locale) as reports:
         base_server = await _create_server(base, reports, options, settings)
         if not isinstance(base_server.settings, ServerSettings):
             raise UsageError("--lora needs --runtime vllm")
@@ -124,7 +127,7 @@ async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings:
         plan = with_lora(base_server.settings, lora)
         running = await find_running_server(settings.cache_dir, lora.name, model=plan.model)
         if running is not None and {*lora.modules} <= {*running.options}:
-            return _print_served(lora.name, running)
+            return _print_served(lora.name, running, settings)
         server = LocalServer(plan, report=reports.server)
         print_left_out(plan.left_out, settings)
         await server.__aenter__()
@@ -137,7 +140,8 @@ async def _keep_serving(name: str, server: LocalServer, settings: Settings) -> i
     try:
         await embedded.require_same_weights(server, settings)
         async with register_server(settings.cache_dir, server):
-            text = f"{name} is served at {server.base_url}. Ctrl-C ends it."
+            catalog = load_catalog(settings.locale)
+            text = catalog.text("serve.served", name=name, address=server.base_url)
             console.print(printable(text), soft_wrap=True)
             console.print(printable(f"log: {server.settings.log_path}"), soft_wrap=True)
             await _wait_for_signal(server)

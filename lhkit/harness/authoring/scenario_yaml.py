@@ -12,12 +12,11 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import plain_json
+from lhkit.base.locales import written_locale
 from lhkit.harness.records.record import RowKeys, State
 from lhkit.harness.scenarios.documents import read_yaml
 from lhkit.harness.scenarios.matchers import MATCHER_KEYS
 from lhkit.harness.scoring.state import state_changes
-
-_HANGUL = re.compile(r"[가-힣]")
 
 
 def literal(value: Any) -> Any:
@@ -55,7 +54,7 @@ def detect_locale(lines: Sequence[str], locale: str) -> str:
     """Return `ko` or `en` by the script of the messages; any other locale is returned as it is."""
     if locale not in {"ko", "en"}:
         return locale
-    return "ko" if _HANGUL.search(" ".join(lines)) else "en"
+    return written_locale(lines)
 
 
 def yaml_text(scenarios: Sequence[Mapping[str, Any]]) -> str:

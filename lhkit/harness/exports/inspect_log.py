@@ -34,7 +34,7 @@ from lhkit.harness.records.record import (
     Verdict,
     parse_moment,
 )
-from lhkit.harness.records.transcript import catalog_in, turn_truth
+from lhkit.harness.records.transcript import catalog_of, turn_truth
 from lhkit.harness.results.results import Run
 
 _LOG_VERSION = 2
@@ -285,7 +285,7 @@ class _InspectSample:
             for number, call in enumerate(message.named, start=self._calls):
                 start_s = self._call(call, call_id(number), start_s)
             self._calls += len(message.named)
-        truth = turn_truth(turn, catalog_in([self._record.locale]))
+        truth = turn_truth(turn, catalog_of(self._record))
         ended_s = at_s + turn.duration_s
         self._events.append(self._event("info", ended_s, source="lhkit.truth", data=truth))
 

@@ -27,7 +27,7 @@ from lhkit.harness.records.record import (
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.records.transcript import catalog_in, turn_truth
+from lhkit.harness.records.transcript import catalog_of, turn_truth
 from lhkit.harness.results.results import Run
 
 _Json: TypeAlias = dict[str, Any]
@@ -187,7 +187,7 @@ class _Trace:
             "lhkit.ended": str(turn.ended),
             "error.type": turn.cause,
             "lhkit.notice": turn.notice,
-            "lhkit.truth": turn_truth(turn, catalog_in([self._record.locale])),
+            "lhkit.truth": turn_truth(turn, catalog_of(self._record)),
         }
         ended_s = at_s + turn.duration_s
         span = self._span(

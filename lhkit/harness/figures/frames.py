@@ -25,7 +25,7 @@ from lhkit.harness.records.record import (
     TurnRecord,
     TurnScore,
 )
-from lhkit.harness.records.transcript import catalog_in, turn_truth
+from lhkit.harness.records.transcript import catalog_of, turn_truth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ class _TurnRow(NamedTuple):
 
     @property
     def truth(self) -> str:
-        return turn_truth(self.turn, catalog_in([self.record.locale]))
+        return turn_truth(self.turn, catalog_of(self.record))
 
 
 class _CallRow(NamedTuple):

@@ -5,12 +5,12 @@ HTML, Markdown, JUnit, the terminal and kept chats render the same parts.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from lhkit.base.json_values import json_or_repr
-from lhkit.base.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
+from lhkit.base.locales import Catalog, available_locales, load_catalog
 from lhkit.base.text import printable, seconds
 from lhkit.chat.truth import TruthLine, claim_text, truth_lines
 from lhkit.conversation.messages import GateOutcome
@@ -93,10 +93,9 @@ def transcript(record: SampleRecord, catalog: Catalog, *, max_chars: int) -> str
     return text if len(text) <= max_chars else f"{text[: max_chars - 2]} …"
 
 
-def catalog_in(locales: Iterable[str]) -> Catalog:
-    """Return the texts of a language; the default ones for several or an unknown one."""
-    known = set(locales) & set(available_locales())
-    return load_catalog(known.pop() if len(known) == 1 else DEFAULT_LOCALE)
+def catalog_of(record: SampleRecord) -> Catalog:
+    """Return the texts of a conversation's language, English ones for a language without any."""
+    return load_catalog(record.locale if record.locale in available_locales() else "en")
 
 
 def turn_truth(turn: TurnRecord, catalog: Catalog) -> str:
@@ -143,16 +142,16 @@ def _lines(part: Part, catalog: Catalog) -> Iterator[str]:
         title = catalog.text("report.message", number=part.number)
         yield f"{title}: {part.message.response.raw_text}"
     elif part.call is not None:
-        yield _call_line(part.call)
+        yield _call_line(part.call, catalog)
         if part.call.answer:
             yield f"  {catalog.text('report.card')}: {part.call.summary}"
     elif part.scores is None:
         yield f"{catalog.text(f'report.{part.kind}')}: {part.text or '–'}"
 
 
-def _call_line(call: CallRecord) -> str:
+def _call_line(call: CallRecord, catalog: Catalog) -> str:
     answer = f": {call.answer}" if call.answer else ""
-    answer += f" edited, proposed {_json(call.args)}" if call.is_edited else ""
+    answer += f" {catalog.text('report.proposed', args=_json(call.args))}" if call.is_edited else ""
     answer += f" {_json(call.reason)}" if call.reason else ""
     gate = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}{answer}]"
     return f"→ {call.tool}({_json(call.effective_args)}){gate} → {_json(call.result)}"

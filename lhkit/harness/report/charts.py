@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lhkit.base.errors import importing
-from lhkit.base.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.base.text import one_line
+from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.records.record import parse_moment
 from lhkit.harness.records.transcript import xml_text
@@ -41,12 +41,12 @@ _STEPS = 200
 _LABEL_CHARS = 40
 
 
-def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def pass_rates(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the pass rate of each acceptance criterion with its 95 % interval.
 
     If no sample has a criterion, it is the total pass rate.
     """
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     summary = run.summary()
     no_name = text("table.no_ac" if summary.by_ac else "table.total")
     tallies = [
@@ -81,12 +81,12 @@ def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     return chart
 
 
-def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def latencies(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the cumulative distribution of turn times, with p50 and p95 marked.
 
     Waiting for the user and invalid samples are excluded.
     """
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     times_s = sorted(
         turn.active_s
         for record in run.records
@@ -115,9 +115,9 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     return chart
 
 
-def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def confusion(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the confusion matrix of expected tools (rows) and called tools (columns)."""
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     no_call = text("report.no_call")
     cells: list[dict[str, Any]] = [
         {"expected": _label(expected or no_call), "called": _label(called or no_call), "count": n}
@@ -146,9 +146,9 @@ def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     return chart
 
 
-def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def violations(run: Run, *, locale: str | None = None) -> "Chart":
     """Return the number of violations by rule: those that occurred and those blocked."""
-    text, total = load_catalog(locale).text, run.summary().total
+    text, total = user_catalog(locale).text, run.summary().total
     return _bars(
         [
             {"name": _label(code), "kind": text(f"table.{severity}"), "count": count}
@@ -161,12 +161,12 @@ def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     )
 
 
-def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def flips(comparison: Comparison, *, locale: str | None = None) -> "Chart":
     """Return the numbers of regressions and improvements by acceptance criterion.
 
     If no sample has a criterion, they are the totals.
     """
-    text = load_catalog(locale).text
+    text = user_catalog(locale).text
     has_criteria = any(pair.a.ac for pair in comparison.pairs)
     no_name = text("table.no_ac" if has_criteria else "table.total")
     counts = Counter(
@@ -183,9 +183,9 @@ def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     )
 
 
-def history(history: History, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+def history(history: History, *, locale: str | None = None) -> "Chart":
     """Return pass rate, violations and turn time of runs over time, one line per model."""
-    alt, text = _altair(), load_catalog(locale).text
+    alt, text = _altair(), user_catalog(locale).text
     points = history.frame.to_dict("records")
     labels: Counter[str] = Counter()
     for point in points:

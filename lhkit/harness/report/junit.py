@@ -97,9 +97,10 @@ def _case(record: SampleRecord, catalog: Catalog, run_name: str) -> ET.Element:
     )
     if not record.is_passed:
         kind = "failure" if record.is_valid else "error"
-        reasons, verdict = record.score.reasons, str(record.score.verdict)
+        reasons = [catalog.translate(reason) for reason in record.score.reasons]
+        verdict = str(record.score.verdict)
         violations = (
-            f"{severity_mark(v.severity, catalog).text}: {v.code}: {v.detail}"
+            f"{severity_mark(v.severity, catalog).text}: {v.code}: {catalog.translate(v.detail)}"
             for v in record.score.violations
         )
         message = xml_text(reasons[0] if reasons else verdict)

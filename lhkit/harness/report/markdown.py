@@ -220,7 +220,7 @@ def _failure(records: Sequence[SampleRecord], samples: int, catalog: Catalog) ->
         catalog: the locale's texts.
     """
     first = records[0]
-    texts = [*filter(None, [first.ac]), *first.score.reasons[:1]]
+    texts = [*filter(None, [first.ac]), *map(catalog.translate, first.score.reasons[:1])]
     if samples == 1:
         texts = [str(first.sample_id), *texts]
     else:
@@ -231,7 +231,7 @@ def _failure(records: Sequence[SampleRecord], samples: int, catalog: Catalog) ->
         [
             f"<details><summary>{_MARKS[first.score.verdict]} {line}</summary>",
             "",
-            *_reason_lines(records, is_single=samples == 1),
+            *_reason_lines(records, catalog, is_single=samples == 1),
             *_violation_lines(records, catalog),
             "",
             *_block(transcript(first, catalog, max_chars=_TRANSCRIPT_CHARS)),
@@ -242,7 +242,9 @@ def _failure(records: Sequence[SampleRecord], samples: int, catalog: Catalog) ->
     )
 
 
-def _reason_lines(records: Iterable[SampleRecord], *, is_single: bool) -> Iterator[str]:
+def _reason_lines(
+    records: Iterable[SampleRecord], catalog: Catalog, *, is_single: bool
+) -> Iterator[str]:
     """Yield the reasons; those of several samples once, below the samples that share them."""
     by_reasons: dict[tuple[str, ...], list[str]] = {}
     for record in records:
@@ -252,7 +254,7 @@ def _reason_lines(records: Iterable[SampleRecord], *, is_single: bool) -> Iterat
         if not is_single:
             yield f"- {code(shortened_list(names))}"
         indent = "" if is_single else "  "
-        yield from (f"{indent}- {code(reason)}" for reason in reasons)
+        yield from (f"{indent}- {code(catalog.translate(reason))}" for reason in reasons)
 
 
 def _violation_lines(records: Iterable[SampleRecord], catalog: Catalog) -> Iterator[str]:
@@ -263,7 +265,8 @@ def _violation_lines(records: Iterable[SampleRecord], catalog: Catalog) -> Itera
         for violation in record.score.violations
     )
     for (severity, name, detail), count in counts.items():
-        line = f"- **{catalog.text(f'table.{severity}')}** {code(name)} {code(detail)}".rstrip()
+        said = code(catalog.translate(detail))
+        line = f"- **{catalog.text(f'table.{severity}')}** {code(name)} {said}".rstrip()
         yield line + (f" × {count}" if count > 1 else "")
 
 

@@ -80,6 +80,8 @@ def validation_issues(
     for details in listed:
         if details["type"] == "too_short" and details["input"]:
             continue  # its items are invalid, and reported themselves
+        if details["type"] == "default_factory_not_called":
+            continue  # it derives from fields that are reported themselves
         path = _error_path(details["loc"], details["type"], places)
         by_path.setdefault(path, []).append(details)
     return tuple(

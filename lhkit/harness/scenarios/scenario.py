@@ -24,7 +24,7 @@ from pydantic import (
 
 from lhkit.base.errors import ScenarioError
 from lhkit.base.json_values import CLOCK_YEARS, NotJsonError, plain_json
-from lhkit.base.locales import DEFAULT_LOCALE, available_locales
+from lhkit.base.locales import available_locales, written_locale
 from lhkit.confirm.decision import Approve, Decision, Edit, Reject
 from lhkit.harness.scenarios.assignment import transitive
 from lhkit.harness.scenarios.issues import (
@@ -395,6 +395,11 @@ def _repeated_tools(failures: Sequence[ToolFailure]) -> Iterator[Issue]:
             yield Issue((number, "tool"), f"{tool} is listed twice: write one entry with times")
 
 
+def _written_locale(fields: dict[str, Any]) -> str:
+    """Return the language of the user's messages, for a scenario that does not specify it."""
+    return written_locale(turn.user for turn in fields.get("turns", ()))
+
+
 class Scenario(StrictModel):
     """A scripted conversation and its expected outcome.
 
@@ -413,7 +418,9 @@ class Scenario(StrictModel):
         min_length=1, description="The conversation."
     )
     locale: Annotated[str, checked_by(_unknown_locale)] = Field(
-        default=DEFAULT_LOCALE, description="Language of the conversation."
+        default_factory=_written_locale,
+        description="Language of the conversation; by default ko if the user writes Hangul, else "
+        "en.",
     )
     tags: Many[NonBlank] = Field(default=(), description="Free labels.")
     world: _World = Field(

@@ -1,8 +1,8 @@
 """Render runs, samples and comparisons as HTML, for notebook cells and the report page.
 
 Jinja2 templates escape every value, after it is made printable (control and bidirectional
-characters shown as escapes) and truncated. No script, no network. The language of a notebook cell
-is that of the conversations, Korean if they are mixed.
+characters shown as escapes) and truncated. No script, no network. A notebook cell is in the
+language of the user.
 """
 
 import json
@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any
 from lhkit.base.errors import importing
 from lhkit.base.locales import Catalog
 from lhkit.base.text import percent, printable, seconds
+from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.records.record import SampleRecord, TurnRecord, Verdict
-from lhkit.harness.records.transcript import catalog_in, transcript_parts
+from lhkit.harness.records.transcript import transcript_parts
 from lhkit.harness.views.tables import (
     Table,
     claim_table,
     comparison_table,
     gate_line,
     interval_text,
+    key_figures,
     pass_rates,
     severity_mark,
     violation_table,
@@ -56,7 +58,7 @@ class SampleView:
 
     def _repr_html_(self) -> str:
         """Return the transcript of the sample."""
-        return str(_macros(catalog_in([self.record.locale])).cell_of_sample(self.record))
+        return str(_macros(user_catalog()).cell_of_sample(self.record))
 
     def __repr__(self) -> str:
         record = self.record
@@ -71,7 +73,7 @@ class SampleView:
 def run_html(
     records: Sequence[SampleRecord], summary: Summary, *, criteria: "Criteria", name: str
 ) -> str:
-    """Return the metrics of a run and its samples, failures first.
+    """Return the figures that decide, the samples of a run, failures first, and folded tables.
 
     Args:
         records: the samples.
@@ -79,7 +81,7 @@ def run_html(
         criteria: the toolset's texts of the criteria (see `Run.criteria`).
         name: the name of the run; by default the names of its models.
     """
-    catalog = catalog_in(record.locale for record in records)
+    catalog = user_catalog()
     samples = failures_first(records)[:_SHOWN_SAMPLES]
     title = name or ", ".join(identity.model for identity in summary.models)
     tables = (
@@ -91,6 +93,7 @@ def run_html(
         _macros(catalog).cell_of_run(
             catalog.text("report.title", model=title or "–"),
             summary,
+            key_figures(summary, catalog),
             [table for table in tables if table is not None],
             samples,
             len(records) - len(samples),
@@ -100,7 +103,7 @@ def run_html(
 
 def comparison_html(comparison: Comparison) -> str:
     """Return the table of a comparison and the pairs that flipped."""
-    catalog = catalog_in(pair.a.locale for pair in comparison.pairs)
+    catalog = user_catalog()
     table = comparison_table(comparison, catalog)
     return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
 
@@ -140,6 +143,7 @@ def _macros(catalog: Catalog) -> Any:
 def _context(catalog: Catalog) -> dict[str, Any]:
     return {
         "text": catalog.text,
+        "translate": catalog.translate,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
         "transcript_parts": partial(transcript_parts, catalog=catalog),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.base.errors import LhkitError, UsageError
-from lhkit.base.locales import DEFAULT_LOCALE, Catalog, load_catalog
+from lhkit.base.locales import Catalog, load_catalog
 from lhkit.confirm.decision import Decision, QuestionOutcome
 from lhkit.conversation.events import ChatEvent, EndReason, TurnEnded
 from lhkit.conversation.messages import SystemMessage
@@ -145,7 +145,7 @@ class ABPanel(Board[ABState]):
             that handlers close over are shared by both sides: use a `Toolset` for those, whose
             `open` is called for each side and conversation.
         person: the voter's name, by which `lhkit compare` groups votes.
-        locale: language of the panel and of the tools (`ko`, `en`).
+        locale: language of the panel and of the tools (`ko`, `en`); by default that of the user.
         opt_in: True skips the question for consent, for scripts and CI.
         now: the clock of the tools; by default the wall clock.
         draw: returns whether the first model is on the right; by default at random.
@@ -164,7 +164,7 @@ class ABPanel(Board[ABState]):
         world: Mapping[str, Any] | None = None,
         store: Any = None,
         person: str = "person",
-        locale: str = DEFAULT_LOCALE,
+        locale: str | None = None,
         opt_in: bool = False,
         now: Callable[[], datetime] | None = None,
         draw: Callable[[], bool] = lambda: bool(secrets.randbits(1)),
@@ -172,7 +172,9 @@ class ABPanel(Board[ABState]):
     ) -> None:
         if len(models) != len(SIDES):
             raise UsageError(f"ABPanel needs two models: got {len(models)}")
-        settings, catalog = settings or load_settings(), load_catalog(locale)
+        settings = settings or load_settings()
+        locale = locale or settings.locale
+        catalog = load_catalog(locale)
         loop = HomeLoop()
         super().__init__(ABState(), loop=loop, catalog=catalog, title=catalog.text("ab.title"))
         self._person = person

@@ -8,7 +8,7 @@ from typing import Any
 from lhkit.base.errors import UsageError
 from lhkit.base.files import write_atomically
 from lhkit.base.json_values import shown
-from lhkit.base.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.base.user_locale import user_catalog
 from lhkit.confirm.form import Form, filled
 from lhkit.harness.authoring.accept import (
     accept_argument,
@@ -64,7 +64,7 @@ class Review(Board[ReviewState]):
         toolset: the tools for replaying conversations; required unless they are life-helper's.
             A toolset that only the folder names is never loaded.
         scenarios: scenario files or folders of a run, for their initial states and for `accept`.
-        locale: language of the review (`ko`, `en`).
+        locale: language of the review (`ko`, `en`); by default that of the user.
         folder: the folder for labels; by default that of the run.
 
     Raises:
@@ -79,7 +79,7 @@ class Review(Board[ReviewState]):
         reviewer: str = "reviewer",
         toolset: ToolsetSource | None = None,
         scenarios: tuple[Path | str, ...] = (),
-        locale: str = DEFAULT_LOCALE,
+        locale: str | None = None,
         folder: Path | str | None = None,
     ) -> None:
         self._run = source if isinstance(source, Run) else Run.load(source)
@@ -102,7 +102,7 @@ class Review(Board[ReviewState]):
             },
             place=-1,  # before the first place
         )
-        catalog = load_catalog(locale)
+        catalog = user_catalog(locale)
         title = catalog.text("review.title")
         super().__init__(state, loop=HomeLoop(), catalog=catalog, title=title)
         self._show(state.at_next_open() or state.moved(0))

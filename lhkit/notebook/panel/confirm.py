@@ -18,7 +18,8 @@ from itertools import count
 from typing import Any
 
 from lhkit.base.json_values import JSON
-from lhkit.base.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.base.locales import load_catalog
+from lhkit.base.user_locale import user_locale
 from lhkit.confirm.decision import (
     Approve,
     Decision,
@@ -74,7 +75,7 @@ class ButtonConfirmGate:
     """A confirm gate that asks with a card in the notebook.
 
     Args:
-        locale: the language of the card.
+        locale: the language of the card; by default that of the user.
         timeout_s: refuse after this many seconds; None waits without a limit.
         screen: where cards are shown; by default each card is shown in the output of the cell.
         ask: reads a line where no widget is shown.
@@ -85,12 +86,12 @@ class ButtonConfirmGate:
     def __init__(
         self,
         *,
-        locale: str = DEFAULT_LOCALE,
+        locale: str | None = None,
         timeout_s: float | None = None,
         screen: Screen | None = None,
         ask: Ask = input,
     ) -> None:
-        self.locale = locale
+        self.locale = user_locale(locale)
         self._timeout_s = timeout_s
         self._screen = screen
         self._ask = ask

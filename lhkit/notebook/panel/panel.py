@@ -8,7 +8,7 @@ from typing import Any
 
 from lhkit.base.errors import LhkitError, UsageError, error_text
 from lhkit.base.files import write_atomically
-from lhkit.base.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.base.locales import load_catalog
 from lhkit.confirm.decision import Decision, QuestionOutcome
 from lhkit.conversation.events import ChatEvent
 from lhkit.conversation.messages import SystemMessage
@@ -51,7 +51,7 @@ class ChatPanel:
             stored data of a toolset with a `file`.
         file: where the toolset stores its data; None keeps it as long as the panel.
         store: the `deps` of the handlers of a bare registry.
-        locale: language of the panel and of the tools (`ko`, `en`).
+        locale: language of the panel and of the tools (`ko`, `en`); by default that of the user.
         opt_in: True skips the question for consent, for scripts and CI.
         now: the clock of the tools; by default the wall clock.
         licence: a sentence on the model's licence terms; by default chosen by its name.
@@ -69,13 +69,14 @@ class ChatPanel:
         file: Path | str | None = None,
         now: Callable[[], datetime] | None = None,
         store: Any = None,
-        locale: str = DEFAULT_LOCALE,
+        locale: str | None = None,
         opt_in: bool = False,
         licence: str | None = None,
         record: Path | str | None = None,
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or load_settings()
+        locale = locale or self._settings.locale
         tools = with_store(load_toolset(toolset), store)
         live_session = LiveSession(
             tools,

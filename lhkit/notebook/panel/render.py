@@ -254,7 +254,7 @@ def _card(item: CardItem, catalog: Catalog) -> str:
         f'<div class="lhkit-title" id="lhkit-t-{card}">{escape(catalog.text(title))}</div>'
         f'<div class="lhkit-description" id="lhkit-d-{card}"><code>'
         f"{escaped(item.request.tool)}</code> "
-        f"{escaped(item.request.description)}</div>"
+        f"{escaped(item.request.heading)}</div>"
         f"{body}</div>"
     )
 
@@ -430,7 +430,7 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
 
 
 def _error(item: ErrorItem, catalog: Catalog) -> str:
-    detail = f'<pre class="lhkit-detail">{escaped(item.detail)}</pre>'
+    detail = f'<pre class="lhkit-detail">{escaped(catalog.translate(item.detail))}</pre>'
     retry = _button("retry", "notebook.retry", catalog, "lhkit-button")
     return (
         f'<div class="lhkit-message" data-role="error" role="alert">{escaped(item.text)}'

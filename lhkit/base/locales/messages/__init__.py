@@ -1,0 +1,105 @@
+"""English messages of the code, in the languages of other locales.
+
+Exceptions, findings, reasons and help are English where they are written. So they stay in records,
+logs and Python, whatever the locale of the machine; where a person reads them, `translate` looks
+them up in `XX.toml` of this folder: a table from the English text to the text of the locale.
+
+Each value in an English text is `{}`; `{0}` is the first of them. `{0*}` is a value that is a
+message itself. The tables of the file are only for readers.
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+
+SOURCE = "en"
+"""The language of the messages in the code."""
+
+_VALUE = re.compile(r"\{(\d+)(\*?)\}")
+_BORDER = re.compile(r": |\. |; |\n")
+"""Between a place and its message, or between two messages."""
+_OR = " or "
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    parts: tuple[str, ...]
+    """The English text between its values."""
+    text: str
+
+    def values(self, message: str) -> Sequence[str] | None:
+        """Return the values of a message that this entry translates, else None."""
+        first, *middle, last = self.parts
+        if not message.startswith(first) or not message.endswith(last):
+            return None
+        start, end = len(first), len(message) - len(last)
+        values: list[str] = []
+        for part in middle:
+            at = message.find(part, start, end)
+            if at < 0:
+                return None
+            values.append(message[start:at])
+            start = at + len(part)
+        return None if start > end else [*values, message[start:end]]
+
+
+@cache
+def _entries(locale: str) -> tuple[dict[str, str], tuple[_Entry, ...]]:
+    """Return the translations of whole texts, and those with values, most literal text first."""
+    source = files(__name__).joinpath(f"{locale}.toml").read_text(encoding="utf-8")
+    pairs = {
+        english: text for table in tomllib.loads(source).values() for english, text in table.items()
+    }
+    with_values = [
+        _Entry(tuple(english.split("{}")), text)
+        for english, text in pairs.items()
+        if "{}" in english
+    ]
+    return pairs, tuple(sorted(with_values, key=lambda entry: -len("".join(entry.parts))))
+
+
+@cache
+def message_locales() -> tuple[str, ...]:
+    """Return the locales with a file of messages: all but English."""
+    names = (entry.name for entry in files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+
+
+def translate(message: str, locale: str) -> str:
+    """Return an English message in a locale; what has no translation stays as it is."""
+    if locale == SOURCE or locale not in message_locales():
+        return message
+    whole = _translated(message, locale)
+    return message if whole is None else whole
+
+
+def _translated(message: str, locale: str) -> str | None:
+    """Return the translation of a message, of both sides of a border in it, or None."""
+    pairs, entries = _entries(locale)
+    if message in pairs:
+        return pairs[message]
+    for entry in entries:
+        values = entry.values(message)
+        if values is not None:
+            return _VALUE.sub(partial(_filled, values=values, locale=locale), entry.text)
+    border = _BORDER.search(message)
+    if border is None:
+        return None
+    head, tail = message[: border.start()], message[border.end() :]
+    first, second = _translated(head, locale), _translated(tail, locale)
+    if first is None and second is None:
+        return None
+    return f"{first or head}{border[0]}{second or tail}"
+
+
+def _filled(found: re.Match[str], values: Sequence[str], locale: str) -> str:
+    value = values[int(found[1])]
+    if not found[2]:
+        return value
+    choices = [_translated(choice, locale) for choice in value.split(_OR)]
+    if len(choices) > 1 and None not in choices:
+        return f" {_entries(locale)[0][_OR.strip()]} ".join(filter(None, choices))
+    return translate(value, locale)
