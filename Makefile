@@ -31,7 +31,7 @@ help:  ## list the verbs
 
 # Concurrency 1: with so few samples, prefix-cache misses cost more than parallelism saves.
 try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 GB of downloads, once)
-	@$(LIGHT)/bin/python -m lhkit eval --runtime llama.cpp --limit 8 --concurrency 1 --name try --exit-zero $(ARGS)
+	@$(LIGHT)/bin/python -m lhkit eval --runtime llama.cpp --limit 8 --name try --exit-zero $(ARGS)
 
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
 	@:

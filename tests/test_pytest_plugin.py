@@ -141,9 +141,9 @@ def edit(file: Path, before: str, after: str) -> None:
 
 BROKEN = {
     "broken_import": ("registry = ToolRegistry()", "registry = ToolRegistry()[0]"),
-    "broken_open": ("return Session([", "return Sessions(["),
-    "broken_handler": ("    deps.append(name)", "    deps.insert(name)"),
-    "broken_state": ('return {"items": [', 'return {"items": [0][9] or ['),
+    "broken_open": ("return Session({", "return Sessions({"),
+    "broken_handler": ("    deps[name] = quantity", "    deps.pop()"),
+    "broken_state": ('return {"items": rows(', 'return {"items": [0][9] or rows('),
     "broken_close": (
         'such as a database."""',
         'such as a database."""\n        self.database.close()',
@@ -529,10 +529,10 @@ def test_plugin_runs_again_when_the_tools_code_changed_and_counts_what_it_keeps(
     assert (code, "Kept" in output) == (0, False)
     code, output = run_pytest(*NIGHTLY)
     assert (code, reused in output) == (0, True)
-    edit(tools, "deps.append(name)", 'deps.append("poison")')
+    edit(tools, "deps[name] = quantity", 'deps["poison"] = quantity')
     code, output = run_pytest(*NIGHTLY)
     assert (code, outcomes(output)) == (1, {"failed": 1, "passed": 2})
-    edit(tools, 'deps.append("poison")', "deps.append(name)")
+    edit(tools, 'deps["poison"] = quantity', "deps[name] = quantity")
     code, output = run_pytest(*NIGHTLY)
     assert (code, reused in output) == (0, True)
 

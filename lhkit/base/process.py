@@ -26,6 +26,13 @@ def hardware() -> dict[str, str | int]:
     }
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def configure_ray() -> None:
     """Disable Ray's usage reports and its changes of the visible graphics cards.
 

@@ -38,6 +38,8 @@ _PACKAGES: Mapping[Runtime, Mapping[str, tuple[str, ...]]] = {
 _BOS_ID = 2
 _FEW_TOKENS = 6  # the length of `{"name": "`
 _PARSED_TOKENS = 32  # a server's parser reports a call only once it has the name
+_LONG_ANSWER = "Count from 1 to 50."
+_LONGEST_CHARS = 10 * _FEW_TOKENS  # numbers of so few tokens are shorter
 
 
 class DoctorOptions(Options):
@@ -101,6 +103,8 @@ async def _checks(
             yield check
         if endpoint.dialect != OPENAI:
             yield await _check_rendering(model, catalog)
+        elif not (model.identity.server.startswith("vllm ") or is_llama_cpp(model.identity)):
+            yield Check(is_ok=True, text=catalog.text("doctor.prompt_unseen"))
     finally:
         await model.aclose()
     yield await _check_constraint(endpoint, catalog)
@@ -163,6 +167,7 @@ async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Ch
     is_vllm = identity.server.startswith("vllm ")
     if not is_vllm and not is_llama_cpp(identity):  # the advice below is for these two
         yield Check(is_ok=True, text=catalog.text("doctor.answers"))
+        yield await _check_limit(model, catalog)
         return
     bos_count = first.prompt_token_ids.count(_BOS_ID)
     key = "doctor.one_bos" if bos_count == 1 else "doctor.many_bos"
@@ -196,6 +201,23 @@ def _check_cache(response: Finished, catalog: Catalog) -> Check:
     return Check(is_ok=cached > 0, text=catalog.text(key, cached=cached, prompt=prompt))
 
 
+async def _check_limit(model: ChatModel, catalog: Catalog) -> Check:
+    """Check that a server ends a long answer at the output limit."""
+    request = ModelRequest(
+        messages=(UserMessage(text=_LONG_ANSWER),), sampling=Sampling(max_tokens=_FEW_TOKENS)
+    )
+    try:
+        response = await _finished(model, request)
+    except LhkitError as error:
+        return Check(is_ok=False, text=str(error))
+    count = response.usage.completion_tokens
+    is_ignored = count > 2 * _FEW_TOKENS or len(response.text) > _LONGEST_CHARS
+    key = "doctor.limit_works" if response.truncated else "doctor.limit_unknown"
+    key = "doctor.limit_ignored" if is_ignored else key
+    text = catalog.text(key, limit=_FEW_TOKENS, address=model.identity.base_url)
+    return Check(is_ok=not is_ignored, text=text)
+
+
 async def _check_constraint(endpoint: Endpoint, catalog: Catalog) -> Check:
     """Check that a request under `required` starts a tool call."""
     dialect = endpoint.dialect or OPENAI  # known once connected
@@ -211,6 +233,8 @@ async def _check_constraint(endpoint: Endpoint, catalog: Catalog) -> Check:
     except LhkitError as error:
         return Check(is_ok=False, text=catalog.translate(error))
     is_obeyed = bool(response.calls or response.fragment)
+    if dialect == OPENAI and not is_obeyed:
+        return Check(is_ok=True, text=catalog.text("doctor.required_ignored"))
     works = "doctor.required_works" if dialect == OPENAI else "doctor.constraint_works"
     key = works if is_obeyed else "doctor.constraint_ignored"
     return Check(is_ok=is_obeyed, text=catalog.text(key, dialect=dialect))
@@ -262,6 +286,10 @@ async def _request(model: ChatModel, max_tokens: int = _FEW_TOKENS) -> Finished:
         tools=_tools().definitions,
         sampling=Sampling(max_tokens=max_tokens),
     )
+    return await _finished(model, request)
+
+
+async def _finished(model: ChatModel, request: ModelRequest) -> Finished:
     async for event in model.stream(request):
         if isinstance(event, Finished):
             return event

@@ -126,6 +126,7 @@ class _Matrix:
                 if run is None:
                     opened = OpenedModel(source=await models.open(evaluation))
                     provenance = await read_provenance(evaluation.settings)
+                    print_lines(evaluation.concurrency_lines(opened, self.catalog), self.console)
                     run = await evaluation.run(opened, provenance)
                 runs.append((name, run))
         return runs

@@ -13,10 +13,10 @@ from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.cli.frame.command import command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.options import Paths, RunFolder, SelectOptions, Toolset
+from lhkit.cli.frame.options import Details, Paths, RunFolder, SelectOptions, Toolset
 from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.harness.records.store import write_rescored
-from lhkit.harness.report.terminal import summary_view
+from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
 from lhkit.harness.scenarios.loader import load_scenarios
@@ -36,6 +36,7 @@ class RescoreOptions(SelectOptions):
         Path | None,
         typer.Option(file_okay=False, help="Folder of the new run. Default: RUN-rescored."),
     ] = None
+    details: Details = False
 
 
 @command("lhkit rescore runs/gemma-json --into runs/gemma-today")
@@ -65,7 +66,7 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)
     catalog, console = load_catalog(settings.locale), wide_console()
-    console.print(summary_view(new.summary(), catalog, criteria=new.criteria))
+    console.print(run_view(new, catalog, details=options.details), soft_wrap=True)
     print_lines(_changed_verdicts(old, new, catalog), console)
     if new.skipped:
         print_lines([catalog.text("rescore.skipped", count=len(new.skipped))], console)

@@ -355,7 +355,8 @@ def _choice_words(field: FormField, catalog: Catalog, typed: _Typed) -> str:
     names = []
     for choice in field.choices[:_NAMED]:
         name = choice.label if typed is _Typed.CHOSEN else choice.value
-        is_quoted = typed is _Typed.JSON and choice.data is None and field.is_text
+        is_text = choice.data is None and field.kind is FieldKind.CHOICE
+        is_quoted = typed is _Typed.JSON and is_text
         names.append(json_or_repr(name) if is_quoted else name)
     names += ["…"] if len(field.choices) > _NAMED else []
     if len(names) == 1:

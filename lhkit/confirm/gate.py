@@ -3,7 +3,7 @@ r"""The confirm gate: ask the user before a destructive call; only an explicit y
 Fails closed: a cancelled or dismissed question, a time-out, a second question while one is open and
 any error count as no. Not prevented: a user who approves without reading.
 
-To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.description`,
+To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.heading`,
 `request.texts` and `request.error`, and return `Approve()` only if the user explicitly approved
 after the question was shown, else `Reject(reason)`, or `Edit(arguments)`. The short form is a bool.
 Wrap it in `GuardedGate` for a time-out and one question at a time. Add `is_person = True` if a
@@ -13,7 +13,7 @@ person answers, and `fill_in` (`FormGate`) if it can show forms:
         is_person = True
 
         async def confirm(self, request: ConfirmRequest) -> Decision:
-            answer = await self.ask(request.description, visible("\n".join(request.texts)))
+            answer = await self.ask(request.heading, visible("\n".join(request.texts)))
             return Approve() if answer == "yes" else Reject(answer)
 
     gate = GuardedGate(MailGate(), timeout_s=3600)
@@ -47,6 +47,7 @@ class ConfirmRequest:
     Attributes:
         tool: the tool's name.
         description: the tool's description.
+        title: the tool's short name for people; empty if it has none.
         args: the validated arguments, deeply read-only: all that will run, with each default.
         summary: what the call would do, in words; untrusted text (`lhkit.base.text.visible`).
         details: the arguments in words, those that the model left out marked as defaults.
@@ -72,6 +73,12 @@ class ConfirmRequest:
     revise: Callable[[Any], Mapping[str, Any]] | None = field(
         default=None, repr=False, compare=False
     )
+    title: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The title, or the description of a tool without one."""
+        return self.title.strip() or self.description
 
     @property
     def binding(self) -> str:

@@ -123,7 +123,7 @@ class TerminalGate:
         shown, can_edit = request, request.revise is not None
         title = self._catalog.text("confirm.title")
         prompt = self._catalog.text(f"confirm.prompt{'_edit' if can_edit else ''}", title=title)
-        self._write(visible(f"{request.tool}: {request.description}"))
+        self._write(visible(f"{request.tool}: {request.heading}"))
         try:
             while True:
                 if shown.error:
@@ -203,7 +203,7 @@ class TerminalGate:
         terminal.
         """
         text = self._catalog.text
-        self._write(visible(f"{request.tool}: {request.description}"))
+        self._write(visible(f"{request.tool}: {request.heading}"))
         if form.is_secret:
             self._write(text("form.secret"))
         self._write(visible(request.summary))

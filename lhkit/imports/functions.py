@@ -79,12 +79,20 @@ def build_registry(
         ToolDefinition(
             name=function["name"],
             description=str(function.get("description") or function["name"]),
+            title=_title(function),
             parameters=function.get("parameters") or {"type": "object", "properties": {}},
             handler=handler(function["name"]),
             is_destructive=function["name"] not in reads,
         )
         for function in functions
     )
+
+
+def _title(function: Mapping[str, Any]) -> str:
+    """Return the name for people, as MCP's lists of tools have it; empty if there is none."""
+    hints = function.get("annotations")
+    titles = [function.get("title"), hints.get("title") if isinstance(hints, Mapping) else None]
+    return " ".join(next((title for title in titles if isinstance(title, str)), "").split())
 
 
 def _with_null_arguments(tool: ToolDefinition) -> ToolDefinition:

@@ -123,6 +123,7 @@ class McpServing:
             tools=[
                 Tool(
                     name=tool.name,
+                    title=tool.title or None,
                     description=tool.description,
                     input_schema=dict(plain_json(tool.parameters)),
                     annotations=ToolAnnotations(
@@ -207,7 +208,7 @@ class McpServing:
 
     def _question(self, request: ConfirmRequest) -> ElicitRequestFormParams:
         text = self._catalog.text
-        card = f"{request.tool}: {request.description}"
+        card = f"{request.tool}: {request.heading}"
         lines = [text("confirm.title"), card, *request.texts, request.error]
         why = {"type": "string", "title": text("confirm.why_label")}
         return ElicitRequestFormParams(

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from mcp_types import Tool
 
 _CALLS = "calls"
+_TITLE_CHARS = 100
+
 MAX_DESCRIPTION = 16_000
 """The most characters of a tool's description in a prompt; servers in use need less than half."""
 
@@ -345,6 +347,13 @@ def _description(tool: "Tool") -> str:
     return " ".join((tool.description or tool.title or tool.name).split())
 
 
+def _title(tool: "Tool") -> str:
+    """Return the server's name of a tool for people, cut; empty if it has none."""
+    hints = tool.annotations
+    title = " ".join((tool.title or (hints and hints.title) or "").split())
+    return title if len(title) <= _TITLE_CHARS else f"{title[:_TITLE_CHARS]}…"
+
+
 def _definition(
     toolset: McpToolset, tool: "Tool", name: str, declared: _Declared, handler: Handler
 ) -> ToolDefinition:
@@ -360,6 +369,7 @@ def _definition(
         name=name,
         summarize=None if name == tool.name else summarize,
         description=_description(tool)[:MAX_DESCRIPTION],
+        title=_title(tool),
         parameters={"properties": {}, **usable_schema(tool.input_schema), "type": "object"},
         handler=handler,
         is_destructive=not is_read,

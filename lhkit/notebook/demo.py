@@ -1,13 +1,12 @@
 """life-helper's chat panel, and a demo of it with a scripted assistant and the real tools."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from datetime import datetime
 from pathlib import Path
 
-from lhkit.conversation.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
+from lhkit.conversation.responses import Sampling
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.base import ChatModel
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.notebook.demo_script import demo_reply
 from lhkit.notebook.panel.panel import ChatPanel
@@ -77,33 +76,12 @@ def demo_panel(
     Raises:
         StoreError: the file is not a life-helper database, or was written by a newer version.
     """
-    model = PacedModel(
-        ScriptedModel(demo_reply, name="scripted-demo", chunk_chars=3), pace_s=pace_s
+    model = ScriptedModel(
+        demo_reply,
+        name="scripted-demo",
+        chunk_chars=3,
+        pause=lambda: asyncio.sleep(pace_s),
     )
     return life_helper_panel(
         model, path, locale=locale, opt_in=True, now=now, record=record, settings=settings
     )
-
-
-class PacedModel:
-    """A scripted model with a pause before every piece of text."""
-
-    def __init__(self, inner: ScriptedModel, *, pace_s: float) -> None:
-        self._inner = inner
-        self._pace_s = pace_s
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """The identity of the scripted model."""
-        return self._inner.identity
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of the next reply, with a pause before every piece of text."""
-        async for event in self._inner.stream(request):
-            if isinstance(event, TextDelta):
-                await asyncio.sleep(self._pace_s)
-            yield event
-
-    async def aclose(self) -> None:
-        """Close the scripted model."""
-        await self._inner.aclose()

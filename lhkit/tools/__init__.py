@@ -1,11 +1,12 @@
 """Tools: from a Python function to the result of one call.
 
 - `definition`: `ToolDefinition`, the value that describes one tool.
-- `functions`: derives a definition from a typed, documented function.
+- `functions`: derives a definition from a typed, documented function; `docstrings` reads its texts.
 - `registry`: `ToolRegistry`, tools by name; `registration` checks each definition.
 - `validation`: checks a call's arguments; `describe` words the messages for the model.
 - `dispatcher`: `ToolDispatcher`, which validates, confirms and runs one call; `outcome_draft`
   collects its outcome.
+- `rules`, `refusals`: what may refuse a call before the user is asked, and how it is run.
 - `json_schema`, `drafts`: JSON Schema and its older drafts (`lhkit.base` navigates schemas).
 - `notices`: tools that are left out, descriptions that are cut.
 

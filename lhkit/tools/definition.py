@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from lhkit.base.json_values import JSON
 from lhkit.base.schema import with_defaults
 from lhkit.confirm.summary import Summarizer
-from lhkit.conversation.tool_results import ToolResult
+from lhkit.conversation.tool_results import ToolErr, ToolResult
 from lhkit.conversation.tool_spec import ToolSpec
 from lhkit.tools.validation import Check
 
@@ -22,18 +22,28 @@ Handler: TypeAlias = Callable[[Mapping[str, JSON], Any], Awaitable[ToolResult] |
 """Takes (validated arguments, dependencies), returns a result. May be a coroutine function; a plain
 function must be quick, because it runs on the event loop."""
 
+Rule: TypeAlias = Callable[..., Awaitable[ToolErr | None] | ToolErr | None]
+"""Takes (a copy of the arguments as the card shows them) and, with a second parameter, the
+dependencies; returns None to allow the call, or the `ToolErr` that refuses it. May be a coroutine
+function. It must not write."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition(ToolSpec):
     """One tool: what a model reads of it, and how its calls are run.
 
     Attributes:
+        title: a short name for people, which heads the confirmation card in place of the
+            description. Hidden from the model.
         handler: runs a call; see `Handler`.
         is_destructive: the tool changes data, so the user is asked before each call.
         summarize: returns the text of the confirmation card; by default the arguments as JSON.
         timeout_s: limit for the handler, in seconds.
         check: validates what the schema cannot express, such as that an end is after its start.
             Runs before the user is asked. Returns `invalid(field, expected, value)` to refuse.
+            It sees the arguments alone; a check that needs the data is one of the `rules`.
+        rules: refuse a call before the user is asked, by the data as it is: see `Rule`, and
+            `ToolRegistry.tool(check=…)`. A rule that raises, or returns something else, refuses.
         implied: values of optional arguments that the handler fills in when they are left out and
             that the schema does not state as `default`, or `TODAY`. A destructive call gets them
             before the user is asked; for comparing calls; hidden from the model. Example:
@@ -47,10 +57,12 @@ class ToolDefinition(ToolSpec):
     """
 
     handler: Handler
+    title: str = ""
     is_destructive: bool = False
     summarize: Summarizer | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
     check: Check | None = None
+    rules: Sequence[Rule] = ()
     implied: Mapping[str, JSON] = field(default_factory=dict)
     repeatable: bool = False
     claims: Mapping[str, Sequence[str]] = field(default_factory=dict)

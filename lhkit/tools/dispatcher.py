@@ -1,5 +1,7 @@
 """Dispatch one tool call: look up the tool, validate the arguments, confirm, run the handler.
 
+A tool's rules may refuse a call between validation and question, and an edit before it runs.
+
 `dispatch` returns a result for any input of any type. It raises only CancelledError, when the
 calling task is cancelled, and KeyboardInterrupt.
 
@@ -55,6 +57,7 @@ from lhkit.conversation.messages import GateOutcome, RowChange, ToolCallOutcome
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.outcome_draft import OutcomeDraft
+from lhkit.tools.refusals import RuleFailedError, refusal
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import (
     Accepted,
@@ -199,6 +202,9 @@ class _Dispatch:
             self.draft.result = self._error("unknown_tool", name=self.name, known=known)
             return
         accepted = self._validate(tool, raw_args)
+        if accepted is not None and (refused := await self._refusal(tool, accepted)) is not None:
+            self.draft.result = refused
+            return
         if accepted is not None and tool.is_destructive:
             accepted = await self._confirmed(tool, accepted)
         if accepted is not None:
@@ -213,7 +219,7 @@ class _Dispatch:
         verdict = self._verdict(tool, raw_args)
         self.draft.validation_s = self.clock() - started_s
         if not isinstance(verdict, Accepted):
-            reason = self._refusal(verdict)
+            reason = self._issue(verdict)
             _log.info("arguments of %s refused: %s", tool.name, reason)
             self.draft.result = ToolErr("validation", reason)
             return None
@@ -227,7 +233,7 @@ class _Dispatch:
     def _verdict(
         self, tool: ToolDefinition, raw_args: Any, earlier: Accepted | None = None
     ) -> ArgumentsVerdict:
-        """Return the verdict; of a destructive tool with everything that will run.
+        """Return the verdict; of a tool that asks or has rules with everything that will run.
 
         Args:
             tool: the tool.
@@ -236,7 +242,7 @@ class _Dispatch:
         """
         validator = self.registry.validator(tool.name)
         try:
-            if not tool.is_destructive:
+            if not (tool.is_destructive or tool.rules):
                 return validator.check(raw_args)
             today = None if self.today is None else self.today()
             implied = tool.implied_on(today)
@@ -258,7 +264,19 @@ class _Dispatch:
             _log.warning("validation of %s failed", tool.name, exc_info=True)
             return NotAnObject(actual=type(error).__name__)
 
-    def _refusal(self, verdict: NotAnObject | Missing | Invalid) -> str:
+    async def _refusal(self, tool: ToolDefinition, accepted: Accepted) -> ToolResult | None:
+        """Return why the tool's rules refuse a call; None if they allow it."""
+        if not tool.rules:
+            return None
+        started_s = self.clock()
+        try:
+            return await refusal(tool, accepted.args, self.deps)
+        except RuleFailedError as error:
+            return self._error("handler_error", key="rule_failed", type=str(error))
+        finally:
+            self.draft.validation_s += self.clock() - started_s
+
+    def _issue(self, verdict: NotAnObject | Missing | Invalid) -> str:
         text = self.catalog.text
         match verdict:
             case NotAnObject(actual=actual):
@@ -279,17 +297,22 @@ class _Dispatch:
             return None
         draft, request = self.draft, self._request(tool, proposed)
         for _ in range(_MAX_ASKED):
+            refused: ToolResult | None = None
             decision = await self._decision(self.confirm, request)
             if not isinstance(decision, Edit):
                 return self._answered(decision, proposed)
             try:
                 shown_args, edited = self._edited(tool, decision.arguments, proposed)
+                refused = await self._refusal(tool, edited)
+                if isinstance(refused, ToolErr):
+                    raise InvalidEditError(refused.reason or refused.code)
             except InvalidEditError as error:
                 issue = str(error)
                 draft.gate = GateOutcome.REJECTED
                 draft.reason = issue
                 draft.answer = str(QuestionOutcome.INVALID_EDIT)
                 if not is_person(self.confirm):
+                    draft.result = refused or draft.result
                     return None
                 request = replace(request, id=secrets.token_hex(8), error=issue)
                 continue
@@ -324,6 +347,7 @@ class _Dispatch:
         return ConfirmRequest(
             tool=tool.name,
             description=tool.description,
+            title=tool.title,
             **self._shown(tool, proposed),
             id=secrets.token_hex(8),
             parameters=tool.parameters,
@@ -362,12 +386,12 @@ class _Dispatch:
         try:
             shown_args = _copy(arguments)
         except NotJsonError as error:
-            raise InvalidEditError(self._refusal(NotAnObject(actual=str(error)))) from error
+            raise InvalidEditError(self._issue(NotAnObject(actual=str(error)))) from error
         if self.revised is not None and json_or_repr(shown_args) == json_or_repr(self.revised.args):
             return shown_args, self.revised
         verdict = self._verdict(tool, shown_args, proposed)
         if not isinstance(verdict, Accepted):
-            raise InvalidEditError(self._refusal(verdict))
+            raise InvalidEditError(self._issue(verdict))
         if verdict.extra:
             field = ", ".join(verdict.extra)
             raise InvalidEditError(self.catalog.text("validation.undeclared", field=field))

@@ -1,6 +1,7 @@
 """Derive a tool from a typed, documented function; pydantic makes its schema."""
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field as DataclassField
@@ -39,8 +40,12 @@ from lhkit.base.json_values import JSON, NotJsonError, compact, json_or_repr, pl
 from lhkit.base.schema import with_subschemas
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
-from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.definition import Rule, ToolDefinition
+from lhkit.tools.docstrings import read_docstring
+from lhkit.tools.same_types import is_same_type
 from lhkit.tools.validation import Invalid, PreparedCall, invalid, running_call
+
+_log = logging.getLogger(__name__)
 
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -56,6 +61,8 @@ def tool_from_function(
     implied: Mapping[str, JSON],
     repeatable: bool,
     claims: Mapping[str, Sequence[str]],
+    rules: Sequence[Rule] = (),
+    title: str = "",
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
@@ -63,7 +70,8 @@ def tool_from_function(
     refused before the user is asked. A returned mapping becomes `ToolOk`. Any other value becomes
     `ToolOk({"result": value})` if the return annotation names its type, else it is an error.
 
-    The name is by default the function's, the description the first paragraph of its docstring.
+    The name is by default the function's, the description the first paragraph of its docstring,
+    whose part on parameters (`Args:`) describes those without a description of their own.
     The other options are those of `ToolDefinition`.
 
     Raises:
@@ -79,23 +87,23 @@ def tool_from_function(
     tool_name = name or getattr(function, "__name__", body.__name__)
     if tool_name == "__call__":
         raise RegistrationError(f"tool {function!r}: the object has no name: give name=")
-    doc = _docstring(function, body)
-    if not (description or doc):
+    doc = read_docstring(_docstring(function, body))
+    if not (description or doc.description):
         raise RegistrationError(
             f"tool {tool_name!r}: the function needs a docstring or description=, which the model "
             "reads"
         )
     parameters = _parameters(tool_name, function)
     takes_deps = any(parameter.name == DEPS_PARAMETER for parameter in parameters)
-    arguments = _arguments(tool_name, body, parameters)
+    arguments = _arguments(tool_name, body, parameters, doc.parameters)
     if is_destructive:
         _require_json_defaults(tool_name, arguments)
     result_type = _result_type(tool_name, function, body)
     handler = FunctionHandler(function, arguments, result_type, takes_deps)
     return ToolDefinition(
         name=tool_name,
-        description=description or " ".join(doc.split("\n\n")[0].split()),
-        parameters=arguments.schema,
+        description=description or doc.description,
+        parameters=plain_json(arguments.schema),  # the original may be that of another session
         handler=handler,
         is_destructive=is_destructive,
         summarize=summarize,
@@ -104,6 +112,8 @@ def tool_from_function(
         implied=implied,
         repeatable=repeatable,
         claims=claims,
+        rules=rules,
+        title=title,
     )
 
 
@@ -367,9 +377,12 @@ def _inexact_numbers(given: Any, value: Any, path: str = "") -> Iterator[tuple[s
             yield path, given
 
 
-def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter]) -> _Arguments:
-    fields: dict[str, Any] = {}
-    names: dict[str, str] = {}
+def _arguments(
+    tool_name: str,
+    body: Any,
+    parameters: Iterable[inspect.Parameter],
+    texts: Mapping[str, str],
+) -> _Arguments:
     arguments = [parameter for parameter in parameters if parameter.name != DEPS_PARAMETER]
     for parameter in arguments:
         if parameter.kind not in _POSITIONAL_OR_NAMED:
@@ -384,6 +397,33 @@ def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter
             )
             raise RegistrationError(f"tool {tool_name!r}: {parameter.name!r} has no type: {advice}")
     hints = _resolve_types(tool_name, body, {p.name: p.annotation for p in arguments})
+    # by the code, as a session may define its functions anew
+    origin = (tool_name, getattr(body, "__code__", None))
+    shape = [(p.name, hints[p.name], p.default) for p in arguments]
+    variants = _DERIVED.get(origin, [])
+    for known_shape, known_texts, known in variants:
+        if texts == known_texts and is_same_type(shape, known_shape):
+            return known
+    derived = _derived(tool_name, arguments, hints, texts)
+    if len(_DERIVED) >= _MOST_DERIVED:
+        _DERIVED.clear()
+    _DERIVED[origin] = [*variants[-_MOST_VARIANTS:], (shape, dict(texts), derived)]
+    return derived
+
+
+_MOST_DERIVED, _MOST_VARIANTS = 1024, 4
+_DERIVED: dict[Any, list[tuple[Any, Mapping[str, str], _Arguments]]] = {}
+"""The arguments of functions that were registered before: pydantic takes a millisecond for each."""
+
+
+def _derived(
+    tool_name: str,
+    arguments: Iterable[inspect.Parameter],
+    hints: Mapping[str, Any],
+    texts: Mapping[str, str],
+) -> _Arguments:
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
     for parameter in arguments:
         is_reserved = parameter.name.startswith("_") or hasattr(BaseModel, parameter.name)
         field = f"argument {parameter.name}" if is_reserved else parameter.name
@@ -404,7 +444,29 @@ def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter
         raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error}") from error
     in_json = dict(zip(model.model_fields, schema.get("properties", {}), strict=True))
     parameters_of = {in_json[field]: parameter for field, parameter in names.items()}
-    return _Arguments(model, schema, in_json, parameters_of)
+    described = {name: texts.get(parameter, "") for name, parameter in parameters_of.items()}
+    for name in texts.keys() - {*names.values(), DEPS_PARAMETER, "self", "cls"}:
+        if not name.startswith("*"):
+            _log.warning(
+                "tool %r: the docstring describes %r, which is no argument of it", tool_name, name
+            )
+    return _Arguments(model, _with_texts(schema, described), in_json, parameters_of)
+
+
+def _with_texts(schema: Mapping[str, Any], texts: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a schema whose properties have these texts where they have no description."""
+    properties = {
+        name: {**part, "description": texts[name]}
+        if texts[name] and not _is_described(part)
+        else part
+        for name, part in schema.get("properties", {}).items()
+    }
+    return {**schema, "properties": properties} if properties else schema
+
+
+def _is_described(part: Mapping[str, Any]) -> bool:
+    """Return whether an argument, or a type of its union, has a description of its own."""
+    return "description" in part or any("description" in one for one in part.get("anyOf", ()))
 
 
 def _require_json_defaults(tool_name: str, arguments: _Arguments) -> None:

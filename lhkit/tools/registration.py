@@ -1,8 +1,10 @@
 """Check tool definitions when they are registered, so that an issue is found before any call."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -21,7 +23,9 @@ from lhkit.base.schema import (
 )
 from lhkit.tools.definition import TODAY, ToolDefinition
 from lhkit.tools.drafts import upgrade_schema
+from lhkit.tools.functions import FunctionHandler
 from lhkit.tools.json_schema import Draft202012Validator, SchemaError
+from lhkit.tools.rules import rule_issue, takes_more_than_arguments
 from lhkit.tools.validation import value_issue
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -39,6 +43,8 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
         raise RegistrationError(f"tool {name!r}: the name must match {NAME_PATTERN.pattern}")
     if not definition.description.strip():
         raise RegistrationError(f"tool {name!r}: the description is empty: the model needs it")
+    if not isinstance(definition.title, str):
+        raise RegistrationError(f"tool {name!r}: title must be a text")
     if not callable(definition.handler):
         raise RegistrationError(f"tool {name!r}: the handler is not callable")
     if not definition.timeout_s > 0:
@@ -46,7 +52,8 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
     schema = _check_schema(name, definition.parameters)
     if schema is not definition.parameters:
         definition = replace(definition, parameters=schema)
-    for issue in chain(_implied_issues(definition), _claims_issues(definition)):
+    issues = (_implied_issues, _claims_issues, _rule_issues)
+    for issue in chain.from_iterable(find(definition) for find in issues):
         raise RegistrationError(f"tool {name!r}: {issue}")
     return definition
 
@@ -56,11 +63,13 @@ def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
         raise RegistrationError(f'tool {name!r}: the schema must have "type": "object" at its top')
     if "nullable" in schema:  # arguments are an object in any case
         schema = {key: value for key, value in schema.items() if key != "nullable"}
-    if issue := _json_issue(schema):
-        raise RegistrationError(f"tool {name!r}: {issue}")
     try:
-        latest = upgrade_schema(schema)
-        Draft202012Validator.check_schema(latest)
+        text = compact(schema)
+    except NotJsonError as error:
+        issue = _json_issue(schema) or str(error)
+        raise RegistrationError(f"tool {name!r}: {issue}") from error
+    try:
+        latest = _checked(text)
     except SchemaError as error:
         path = "/".join(str(part) for part in error.absolute_path) or "top"
         raise RegistrationError(
@@ -68,9 +77,29 @@ def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
         ) from error
     except RecursionError as error:
         raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
+    except RegistrationError as error:
+        raise RegistrationError(f"tool {name!r}: {error}") from None
+    result: Mapping[str, Any] = schema if latest == text else json.loads(latest)
+    return result
+
+
+@lru_cache(maxsize=4096)
+def _checked(text: str) -> str:
+    """Return a schema as Draft 2020-12, both as JSON text.
+
+    Cached, since each conversation may register its tools anew, and a check takes milliseconds.
+
+    Raises:
+        SchemaError: it is no valid schema.
+        RegistrationError: it cannot describe arguments.
+        RecursionError: it is nested too deeply.
+    """
+    schema = json.loads(text)
+    latest = upgrade_schema(schema)
+    Draft202012Validator.check_schema(latest)
     if issue := schema_issue(latest):
-        raise RegistrationError(f"tool {name!r}: {issue}")
-    return latest
+        raise RegistrationError(issue)
+    return text if latest is schema else compact(latest)
 
 
 def _json_issue(schema: Mapping[str, Any]) -> str | None:
@@ -98,6 +127,19 @@ def _implied_issues(definition: ToolDefinition) -> Iterator[str]:
             issue = value_issue(schema, argument, value)
         if issue:
             yield f"implied {argument!r}: {issue}"
+
+
+def _rule_issues(definition: ToolDefinition) -> Iterator[str]:
+    check = None if isinstance(definition.handler, FunctionHandler) else definition.check
+    if check is not None and takes_more_than_arguments(check):
+        yield "check: it takes the arguments alone: give one that sees the data as rules=[…]"
+    rules: Any = definition.rules
+    if isinstance(rules, str) or not isinstance(rules, Sequence):
+        yield "rules: give a list of functions"
+        return
+    for rule in rules:
+        if issue := rule_issue(rule):
+            yield f"check: {issue}"
 
 
 def _claims_issues(definition: ToolDefinition) -> Iterator[str]:

@@ -1,15 +1,17 @@
 """The registry of tools: an explicit mapping by name, passed to whatever uses it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakMethod
 
 from lhkit.base.errors import RegistrationError
 from lhkit.base.json_values import JSON
 from lhkit.confirm.summary import Summarizer
-from lhkit.tools.definition import DEFAULT_TIMEOUT_S, ToolDefinition
+from lhkit.tools.definition import DEFAULT_TIMEOUT_S, Rule, ToolDefinition
 from lhkit.tools.functions import tool_from_function
 from lhkit.tools.registration import check_definition
+from lhkit.tools.rules import rule_issue
 from lhkit.tools.validation import ArgumentValidator
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -129,12 +131,15 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         implied: Mapping[str, JSON] | None = None,
         repeatable: bool = False,
         claims: Mapping[str, Sequence[str]] | None = None,
+        check: Rule | None = None,
+        title: str = "",
     ) -> Callable[[Function], Function]:
         """Return a decorator that registers a typed, documented function, and returns it unchanged.
 
         pydantic derives the schema from the annotations: `Annotated[int, Field(ge=1)]` or
-        `n: int = Field(ge=1)` for bounds, `Annotated[str, "text"]` for a description. A parameter
-        named `deps` receives the dependencies and is not in the schema.
+        `n: int = Field(ge=1)` for bounds, `Annotated[str, "text"]` for a description; else the
+        docstring's text on the parameter (`Args:`, in Google, NumPy or Sphinx style) is that. A
+        parameter named `deps` receives the dependencies and is not in the schema.
 
         The function returns a mapping or a `ToolResult`. With another return annotation, such as
         `-> str` or `-> list[str]`, it may return that: the model reads `{"result": …}`.
@@ -146,12 +151,16 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             misplaced: nothing; catches `@registry.tool` without parentheses.
             destructive: the tool changes data, so the user is asked before each call.
             name: by default the function's name.
-            description: by default the first paragraph of the docstring.
+            description: by default the first paragraph of the docstring, without its `Args:`.
             summarize: as in `ToolDefinition`, like the options below.
             timeout_s: limit for the function, in seconds.
             implied: values of arguments that the function fills in when they are left out.
             repeatable: the same call twice in a row is intended.
             claims: words in which a reply reports success, by language.
+            check: a rule that may refuse a call before the user is asked: gets the arguments as
+                the card shows them and, with a second parameter, the dependencies; returns None
+                or the `ToolErr` that refuses. See `check` below to add one to several tools.
+            title: a short name for people, which heads the card in place of the description.
 
         Raises:
             RegistrationError: the parentheses are missing, the function has neither docstring nor
@@ -175,8 +184,49 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 implied=implied or {},
                 repeatable=repeatable,
                 claims=claims or {},
+                rules=() if check is None else (check,),
+                title=title,
             )
             self.register(definition)
             return function
 
         return register
+
+    def check(self, *names: str) -> Callable[[Function], Function]:
+        """Return a decorator that adds a rule to tools which are registered already.
+
+        The rule is that of `tool(check=…)`. Rules run in the order in which they were added; the
+        first refusal counts.
+
+        Example:
+            ```
+            @registry.check("delete_note", "share_note")
+            def needs_a_search(args: dict, deps: Notes) -> ToolErr | None:
+                if args["note_id"] not in deps.found:
+                    return ToolErr("r1_search_first", "Search first: use an id that it returned.")
+            ```
+
+        Args:
+            names: the tools.
+
+        Raises:
+            RegistrationError: no name is given, one is unknown, or the function cannot be a rule.
+        """
+        if not names or not all(isinstance(name, str) for name in names):
+            raise RegistrationError('check: name the tools, such as @registry.check("delete_note")')
+        for name in names:
+            if name not in self._definitions:
+                known = ", ".join(self) or "none"
+                raise RegistrationError(
+                    f"check: there is no tool {name!r} yet: register it first (there is {known})"
+                )
+
+        def add(function: Function) -> Function:
+            if issue := rule_issue(function):
+                raise RegistrationError(f"check of {', '.join(names)}: {issue}")
+            for tool in map(self.__getitem__, dict.fromkeys(names)):
+                changed = replace(tool, rules=(*tool.rules, function))
+                self._add(changed, self._validators[tool.name])
+            return function
+
+        return add

@@ -33,6 +33,9 @@ NO_PARSER = answers(
     '--tool-call-parser to be set","code":400}}',
 )
 PARSED = streams(chat_completion([{"content": "네"}], tokens=3))
+COUNTED = streams(chat_completion([{"content": "1, 2, 3"}], reason="length", token_ids=False))
+ELSEWHERE = {"/version": answers(404, "")}
+OUT_OF_MEMORY = '{"error": {"message": "out of memory"}}'
 CALLED = streams(chat_completion([{"tool_calls": [chat_call(0, "add_habit", "{")]}]))
 WELL = [COLD, WARM, BEGUN, NO_PARSER]
 
@@ -171,12 +174,51 @@ async def test_doctor_reports_server_parser(
 async def test_doctor_passes_openai_with_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    elsewhere = {"/version": answers(404, "")}
-    code, text = await doctor_output(capsys, [PARSED, PARSED, CALLED], "openai", routes=elsewhere)
+    behaviours = [PARSED, PARSED, COUNTED, CALLED]
+    code, text = await doctor_output(capsys, behaviours, "openai", routes=ELSEWHERE)
     assert code == 0
     assert "✗" not in text
     assert "It is not vLLM" in text
     assert "--constrain required can be used" in text
+
+
+def counted(until: int, reason: str = "stop", tokens: int | None = None) -> Any:
+    deltas = [{"content": f"{number} "} for number in range(1, until + 1)]
+    return streams(chat_completion(deltas, reason=reason, tokens=tokens, token_ids=False))
+
+
+async def test_doctor_passes_openai_whose_server_ignores_tool_choice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    behaviours = [PARSED, PARSED, COUNTED, PARSED]
+    code, text = await doctor_output(capsys, behaviours, "openai", routes=ELSEWHERE)
+    assert code == 0
+    assert "✓ The server does not obey `tool_choice: required`: leave --constrain off" in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "mark", "sentence"),
+    [
+        (counted(6, "length"), "✓", "keeps to the output limit"),
+        (counted(6, "stop", 6), "✓", "keeps to the output limit"),  # LiteRT-LM
+        (counted(6, "stop", 7), "✓", "keeps to the output limit"),
+        (counted(50, "stop", 100), "✗", "ignores the output limit"),
+        (counted(50), "✗", "ignores the output limit"),
+        (counted(50, "length", 6), "✗", "ignores the output limit"),
+        (counted(0, "stop", 90), "✗", "ignores the output limit"),  # it only thought
+        (counted(2, "stop", 3), "✓", "cannot be said"),
+        (counted(2), "✓", "cannot be said"),
+        (answers(500, OUT_OF_MEMORY), "✗", "out of memory"),
+    ],
+)
+async def test_doctor_checks_the_output_limit(
+    answer: Any, mark: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    behaviours = [PARSED, PARSED, answer, CALLED]
+    code, text = await doctor_output(capsys, behaviours, "openai", routes=ELSEWHERE)
+    assert [line[0] for line in text.splitlines() if sentence in line] == [mark]
+    assert (code == 0) == (mark == "✓")
+    assert "does not show the prompt that it renders" in text
 
 
 async def test_doctor_advises_on_openai_without_server_parser(

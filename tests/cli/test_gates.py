@@ -16,6 +16,7 @@ from lhkit.cli.eval.evaluate import evaluate
 from lhkit.cli.frame.options import ThresholdOptions, parse_duration
 from lhkit.cli.frame.thresholds import ThresholdResult, check_thresholds
 from lhkit.cli.lint import LintOptions, lint_paths
+from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.harness.figures.rates import below_texts, is_below
 from lhkit.harness.figures.regressions import count_regressions
 from lhkit.harness.figures.statistics import difference_interval, least_passing, sign_flip
@@ -458,3 +459,33 @@ async def test_eval_in_a_pipe_prints_reasons_in_full(
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "list-0 · fail" in line)
     assert "list_habits was expected and not called" in line
     assert "END" in line
+
+
+@pytest.mark.anyio
+async def test_eval_and_rescore_print_what_decides_and_all_figures_with_details(
+    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, run = tmp_path / "one.yaml", tmp_path / "runs" / "x"
+    file.write_text(SCENARIO.format(n=0), encoding="utf-8")
+    given = {"model": "silent", "paths": (file,), "runs_dir": run.parent, "name": run.name}
+    rescored = {"run": run, "paths": (file,), "into": tmp_path / "new"}
+    outputs = []
+    for details in (False, True):
+        await evaluate(EvalOptions(**given, details=details), settings)
+        outputs.append(capsys.readouterr().out.splitlines())
+        await rescore_run(RescoreOptions(**rescored, details=details), settings)
+        outputs.append(capsys.readouterr().out.splitlines())
+    short_eval, short_rescore, all_eval, all_rescore = outputs
+    assert [line.split("  ")[0] for line in short_eval[:3]] == [
+        "passed",
+        "violations occurred",
+        "user turn p95",
+    ]
+    assert len(short_eval) == 8
+    assert f"lhkit report {run}" in short_eval[-1]
+    assert short_rescore[:4] == short_eval[:4]
+    for lines in (all_eval, all_rescore):
+        assert any("AC-5" in line for line in lines)
+        assert any(line.startswith("tool selection:") for line in lines)
+        assert any(line.startswith("tokens:") for line in lines)
+    assert not any("--details" in line for line in all_eval)

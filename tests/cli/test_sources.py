@@ -185,12 +185,12 @@ async def test_eval_default_concurrency_fits_server(
 async def test_eval_prints_share_of_harness_time(
     run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await run_eval(start_s=time.perf_counter() - SERVER_S - SETUP_S)
+    await run_eval(start_s=time.perf_counter() - SERVER_S - SETUP_S, details=True)
     out = " ".join(capsys.readouterr().out.split())
     match = re.search(r"wall time ([\d.]+) s, (\d+)% of it outside the model: (.*?)writing", out)
     assert match
     assert "server start 35.00 s" in match[3]
     assert float(match[1]) > SERVER_S + SETUP_S
     assert int(match[2]) > 50
-    await run_eval()
+    await run_eval(details=True)
     assert "wall time" not in capsys.readouterr().out

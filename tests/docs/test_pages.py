@@ -17,7 +17,7 @@ from tests.node_servers import npm_environment
 
 DOCS = ROOT / "docs"
 MORE_PUBLIC = ("reports", "scripted", "settings", "sft")
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("servers/*.md")])
 EVERYWHERE = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 ELSEWHERE = {
     "own-tools.md",  # test_own_tools.py
@@ -80,6 +80,25 @@ def test_llms_txt_names_every_page() -> None:
     linked = re.findall(r"\]\((\S+\.md)\)", (DOCS / "llms.txt").read_text(encoding="utf-8"))
     nav = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(linked) == sorted(nav)
+
+
+SERVERS = sorted(DOCS.glob("servers/*.md"))
+
+
+@pytest.mark.parametrize("page", SERVERS, ids=lambda page: page.name)
+def test_server_page_has_the_form_of_the_others(page: Path) -> None:
+    title, said, *_ = page.read_text(encoding="utf-8").split("\n\n")
+    assert title.startswith("# ")
+    assert said.startswith(("Run here: ", "Not run "))
+    assert said.count(". ") == 0
+    commands = "\n".join(commands_of(page))
+    assert re.search(r"lhkit doctor --base-url \S+", commands)
+    assert re.search(r"lhkit eval .*--base-url \S+", commands)
+    headings = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[-1] == "Known traps"
+    rows = re.findall(r"^\| ([\w ]+) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == ["dialect", "constraints", "in records"]
+    assert f"(servers/{page.name})" in (DOCS / "servers.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -34,6 +34,22 @@ def registered(*tools: Tool, **declared: Any) -> tuple[ToolRegistry, list[str]]:
     return McpToolset(server="x", **declared).registry(tools, handler), called
 
 
+def test_title_of_a_served_tool_is_for_people_only() -> None:
+    registry, _ = registered(
+        tool("a", title="Delete\na note"),
+        tool("b", annotations={"title": "Second"}),
+        tool("c", title="First", annotations={"title": "Second"}),
+        tool("d", title="x" * 200),
+        tool("e"),
+        tool("f", description="", title="Only a title"),
+    )
+    assert [one.title[:20] for one in registry.definitions] == [
+        *("Delete a note", "Second", "First", "x" * 20, "", "Only a title")
+    ]
+    assert len(registry["d"].title) == 101
+    assert [registry[name].description for name in "af"] == ["d", "Only a title"]
+
+
 @pytest.mark.parametrize(
     ("served", "shown"),
     [

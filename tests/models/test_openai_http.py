@@ -96,6 +96,7 @@ async def test_openai_sends_no_extensions_to_other_servers() -> None:
         {
             "model": "gemma",
             "max_tokens": 256,
+            "max_completion_tokens": 256,
             "temperature": 0.0,
             "stream": True,
             "stream_options": {"include_usage": True},

@@ -53,6 +53,9 @@ NO_ZERO = error(
 )
 
 
+UNKNOWN = "max_completion_tokens"
+
+
 def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
     return [{"type": kind, "loc": loc, "msg": "Extra inputs are not permitted", "input": 1}]
 
@@ -87,6 +90,33 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
         (NO_MAX_TOKENS, "max_tokens"),
         (error("max_tokens is deprecated: use max_completion_tokens"), "max_tokens"),
         (error("Please use `max_completion_tokens` instead of `max_tokens`."), "max_tokens"),
+        (error("Please use `max_tokens` instead of `max_completion_tokens`."), UNKNOWN),
+        (error("`max_completion_tokens` is not supported: use max_tokens"), UNKNOWN),
+        (json.dumps({"detail": extra("body", UNKNOWN)}), UNKNOWN),
+        (
+            error("unknown field `max_completion_tokens`, expected one of `model`, `max_tokens`"),
+            UNKNOWN,
+        ),
+        (error("property 'max_completion_tokens' is unsupported"), UNKNOWN),
+        (
+            error(
+                "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not "
+                "supported.",
+                param="max_tokens",
+                code="invalid_parameter_combination",
+            ),
+            "max_tokens",
+        ),
+        (
+            error(
+                "The parameter `max_tokens` specified in the request are not valid: max_tokens and "
+                "max_completion_tokens cannot be set at the same time"
+            ),
+            "max_tokens",
+        ),
+        (error("max_tokens and max_completion_tokens cannot both be set"), "max_tokens"),
+        (error("max_completion_tokens and max_tokens are mutually exclusive"), UNKNOWN),
+        (error("duplicate field `max_tokens`"), "max_tokens"),
         (NO_ZERO, "temperature"),
         (
             error("Unsupported parameter: 'temperature' is not supported with this model."),
@@ -131,6 +161,11 @@ def test_refused_field_reads_the_unsupported_field(body: str, field: str) -> Non
         json.dumps({"detail": extra("body", "tools", 0, "function", "temperature")}),
         error("stream_options is not allowed when stream is false"),
         error("prompt is too long; lower max_tokens"),
+        error(
+            "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum "
+            "context length is 8192 tokens and your request has 12 input tokens"
+        ),
+        error("max_completion_tokens must be an integer"),
     ],
 )
 def test_refused_field_is_empty_for_other_errors(body: str) -> None:
@@ -172,15 +207,14 @@ def fields_of(body: Mapping[str, Any]) -> set[str]:
     return {"stream_options", "max_tokens", "max_completion_tokens", "temperature"} & body.keys()
 
 
-ALL = {"stream_options", "max_tokens", "temperature"}
-LEFT = {"max_completion_tokens"}
+ALL = {"stream_options", "max_tokens", "max_completion_tokens", "temperature"}
 
 
 @pytest.mark.parametrize(
     ("refusals", "sent"),
     [
         ([("stream_options", 422, NO_OPTIONS)], ALL - {"stream_options"}),
-        ([("max_tokens", 400, NO_MAX_TOKENS)], ALL - {"max_tokens"} | LEFT),
+        ([("max_tokens", 400, NO_MAX_TOKENS)], ALL - {"max_tokens"}),
         ([("temperature", 400, NO_ZERO)], ALL - {"temperature"}),
         (
             [
@@ -188,7 +222,7 @@ LEFT = {"max_completion_tokens"}
                 ("temperature", 400, NO_ZERO),
                 ("stream_options", 400, NO_OPTIONS),
             ],
-            LEFT,
+            {"max_completion_tokens"},
         ),
     ],
 )
@@ -201,10 +235,70 @@ async def test_client_leaves_out_a_refused_field_and_records_it(
     assert isinstance(second, Finished)
     assert [fields_of(each) for each in bodies[-2:]] == [sent, sent]
     assert len(bodies) == len(refusals) + 2
-    assert bodies[-1].get("max_completion_tokens", 256) == 256
+    assert bodies[-1]["max_completion_tokens"] == 256
     refused = tuple(sorted(field for field, _, _ in refusals))
     assert (first.refused_fields, second.refused_fields) == (refused, refused)
     assert (first.timing.retries, second.timing.retries) == (len(refusals), 0)
+
+
+def limited(
+    *read: str,
+    unknown: tuple[str, ...] = (),
+    exclusive: str = "",
+    unknown_text: str = "%s: unknown",
+) -> Behaviour:
+    """Count up to the output limit that the server reads, strictly or not."""
+
+    async def behave(request: web.Request) -> web.StreamResponse:
+        sent = await request.json()
+        if exclusive and {"max_tokens", "max_completion_tokens"} <= sent.keys():
+            return await answers(400, error(exclusive))(request)
+        for name in unknown:
+            if name in sent:
+                return await answers(422, error(unknown_text % name))(request)
+        limit = next((sent[name] for name in read if name in sent), 400)
+        pieces: list[dict[str, Any]] = [{"content": f"{number} "} for number in range(limit)]
+        return await streams(chat_completion(pieces, token_ids=False, tokens=limit))(request)
+
+    return behave
+
+
+OLD, NEW = "max_tokens", "max_completion_tokens"
+TOGETHER = f"'{OLD}' and '{NEW}' cannot be set at the same time"
+
+
+@pytest.mark.parametrize(
+    ("server", "requests"),
+    [
+        (limited(OLD), 1),  # Ollama, older llama.cpp
+        (limited(NEW), 1),  # LiteRT-LM
+        (limited(NEW, OLD), 1),  # vLLM
+        (limited(OLD, unknown=(NEW,)), 2),
+        (limited(NEW, unknown=(OLD,)), 2),
+        (limited(OLD, unknown=(NEW,), unknown_text=f"unknown field `%s`, expected `{OLD}`"), 2),
+        (limited(NEW, unknown=(OLD,), unknown_text=f"%s is deprecated: use {NEW}"), 2),
+        (limited(OLD, NEW, exclusive=TOGETHER), 2),
+        (limited(NEW, OLD, exclusive=f"Only one of {NEW} and {OLD} may be given"), 2),
+        (limited(NEW, unknown=(OLD,), exclusive=f"{NEW} conflicts with {OLD}"), 3),
+        (limited(OLD, unknown=(NEW,), exclusive=f"duplicate field `{OLD}`"), 3),
+    ],
+)
+async def test_client_sends_the_output_limit_that_the_server_reads(
+    server: Behaviour, requests: int
+) -> None:
+    few = replace(REQUEST, sampling=Sampling(max_tokens=7))
+    results, bodies = await results_of(server, few, few)
+    for each in results:
+        assert isinstance(each, Finished)
+        assert (each.usage.completion_tokens, each.text) == (7, "0 1 2 3 4 5 6 ")
+    assert len(bodies) == requests + 1
+
+
+@pytest.mark.parametrize("names", [(OLD, NEW), (NEW, OLD)])
+async def test_client_stops_when_every_name_of_the_limit_is_refused(names: tuple[str, str]) -> None:
+    results, bodies = await results_of(limited(unknown=names), REQUEST)
+    assert isinstance(results[0], RequestRefusedError)
+    assert [fields_of(each) & {OLD, NEW} for each in bodies] == [{*names}, {names[1]}, {names[0]}]
 
 
 async def test_client_leaves_out_a_temperature_only_if_it_is_zero() -> None:

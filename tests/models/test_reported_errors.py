@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from lhkit.base.errors import (
     ContextTooLongError,
@@ -17,7 +18,7 @@ from lhkit.base.errors import (
 )
 from lhkit.conversation.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.client.errors import error_message
+from lhkit.models.client.errors import error_message, http_error
 from tests.models import fake_vllm
 from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, chat_chunk, streams
 
@@ -158,6 +159,38 @@ async def test_client_shows_an_answer_that_is_no_stream(
     assert type(error) is StreamBrokenError
     assert shown in str(error)
     assert "OpenAI-compatible" in str(error)
+
+
+PAGE = "<!DOCTYPE HTML>\n<html><body><h1>Error response</h1></body></html>"
+HEADERS = "Server: BaseHTTP/0.6 Python/3.11\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "body", "shown"),
+    [
+        (404, "Model mine not found", PAGE, "know the model (HTTP 404): Model mine not found;"),
+        (404, "Model mine not found", HEADERS + PAGE, "(HTTP 404): Model mine not found; give one"),
+        (400, "Invalid messages: no name", "", "(HTTP 400): Invalid messages: no name; change"),
+        (400, "BAD REQUEST", PAGE, "the server refused the request (HTTP 400); change"),
+        (500, "Internal Server Error", PAGE, "the server failed (HTTP 500); look"),
+        (400, "nonsense", '{"error": "bad tools"}', "(HTTP 400): bad tools; change"),
+    ],
+)
+def test_http_error_shows_the_status_line_where_the_body_has_no_message(
+    status: int, reason: str, body: str, shown: str
+) -> None:
+    assert shown in str(http_error(status, body, reason))
+
+
+def test_http_error_reads_a_long_body_of_header_lines_at_once() -> None:
+    assert str(http_error(500, "a: b " * 100_000)).startswith("the server failed (HTTP 500): a: b")
+
+
+async def test_client_shows_the_status_line_of_a_server() -> None:
+    async def behave(_request: web.Request) -> web.StreamResponse:
+        return web.Response(status=400, reason="Invalid messages: x", text=PAGE)
+
+    assert "(HTTP 400): Invalid messages: x;" in str(await error_of(behave))
 
 
 async def test_client_masks_keys_in_the_message_of_a_server() -> None:

@@ -86,6 +86,49 @@ async def test_connect_takes_dialect_of_family(name: str, dialect: str, starts: 
     assert body["prompt"].count("<bos>") == 1
 
 
+def counts(prompt_tokens: int | None) -> Behaviour:
+    """Answer a completion with a number of prompt tokens."""
+    usage = {} if prompt_tokens is None else {"usage": {"prompt_tokens": prompt_tokens}}
+    return answers(200, json.dumps({"choices": [{"text": ""}], **usage}))
+
+
+NO_PATH = answers(404, "<html>Not Found</html>", "text/html")
+OTHER = {"/version": answers(404, "")}
+
+
+@pytest.mark.parametrize(
+    ("completions", "dialect", "warns"),
+    [
+        (counts(1), "gemma4", False),
+        (counts(2), "gemma4", False),
+        (counts(None), "gemma4", False),
+        (answers(400, "{}"), "gemma4", False),
+        (counts(10), "openai", True),  # Ollama puts the template of the model around a prompt
+        (NO_PATH, "openai", True),  # LiteRT-LM
+        (answers(405, ""), "openai", True),
+    ],
+)
+async def test_connect_takes_openai_if_a_server_does_not_take_prompts(
+    completions: Behaviour, dialect: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    routes = {**named("gemma4:e2b"), **OTHER, "/v1/completions": completions}
+    async with FakeVllm(CALL, routes=routes) as server:
+        async with connected(server, dialect=None) as model:
+            assert model.identity.dialect == dialect
+        assert "does not take prompts" not in caplog.text
+        async with connected(server, dialect="gemma4") as model:
+            assert model.identity.dialect == "gemma4"
+        assert ("does not take prompts as they are" in caplog.text) == warns
+
+
+async def test_connect_refuses_a_server_that_takes_no_prompts_and_parses_no_calls() -> None:
+    routes = {**named("gemma-3-270m"), **OTHER, "/v1/completions": NO_PATH}
+    async with FakeVllm(TEXT, TEXT, routes=routes) as server:
+        with pytest.raises(UsageError, match=r"does not take prompts as they are, and .* parse"):
+            async with connected(server, dialect=None):
+                pass
+
+
 @pytest.mark.parametrize(
     "name",
     [

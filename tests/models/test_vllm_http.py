@@ -398,6 +398,9 @@ LISTS = {
         answers(200, "[]"),
         answers(200, '{"data": [1]}'),
         answers(200, '{"data": [{}]}'),
+        answers(200, '{"object": "list", "data": []}'),  # LiteRT-LM without imported models
+        answers(200, '{"models": []}'),
+        answers(200, '{"data": null}'),
         *(answers(200, each) for each in LISTS.values()),
     ],
 )
@@ -416,7 +419,7 @@ async def test_connect_ignores_an_invalid_model_list_for_a_named_model(listing: 
     [
         (models("a", "b"), "c", UnknownModelError, "a, b, not c: give one of these with --model"),
         (models("a", "b"), None, UnknownModelError, "serves a, b, not exactly one model: give one"),
-        (models(), "c", UnknownModelError, "serves no model, not c"),
+        (models(), None, UnknownModelError, "lists no model: give one that it can"),
         (models("*"), None, UnknownModelError, "not exactly one model"),
         (models("x/*"), None, UnknownModelError, "not exactly one model"),
         (models("x/*", "b*", "c"), "qq", UnknownModelError, "serves x/*, b*, c, not q"),

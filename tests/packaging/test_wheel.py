@@ -113,6 +113,7 @@ def test_wheel_without_extras_evaluates_a_new_project(
     code = "import lhkit, sys; print(lhkit.__file__); assert 'pandas' not in sys.modules"
     assert str(tmp_path) in run(tmp_path, "bin/python", "-c", code)
     assert "Put a small local model" in run(tmp_path, "bin/lhkit", "--help")
+    assert "approved blindly" in run(tmp_path, "bin/lhkit", "demo")
     run(tmp_path, "bin/lhkit", "init", "demo")
     assert "3/3 100%" in run(tmp_path, "bin/lhkit", "eval", "demo", "--model", "gold")
     options = ("demo", "--lhkit-toolset=demo/tools.py:toolset", "--lhkit-model=gold")

@@ -69,19 +69,23 @@ class TerminalChat:
         self._is_mid_line = False
 
     async def run(self, *, model_name: str) -> None:
-        """Read and answer lines until /quit or the end of input."""
-        unsubscribe = self._controller.subscribe(self._show)
+        """Read and answer lines until /quit or the end of input, after a welcome."""
         self._print(self._catalog.text("terminal.welcome", model=model_name), style="dim")
         if self._recorder is not None:
             self._print(
                 self._catalog.text("notebook.kept", folder=self._recorder.folder), style="dim"
             )
+        await self.converse()
+        self._print(self._catalog.text("terminal.bye"), style="dim")
+
+    async def converse(self) -> None:
+        """Read and answer lines until /quit or the end of input."""
+        unsubscribe = self._controller.subscribe(self._show)
         try:
             while await self._handle_line():
                 pass
         finally:
             unsubscribe()
-        self._print(self._catalog.text("terminal.bye"), style="dim")
 
     async def _handle_line(self) -> bool:
         try:

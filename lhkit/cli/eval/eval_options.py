@@ -15,6 +15,7 @@ from lhkit.cli.frame.options import (
     DIALECT,
     DTYPE,
     RUNTIME,
+    Details,
     HtmlFile,
     JunitFile,
     MarkdownFile,
@@ -56,7 +57,8 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         "repeats": typer.Option(help="Samples per scenario."),
         "variants": typer.Option(help="Run every wording of the user's messages, not only one."),
         "concurrency": typer.Option(
-            help="Conversations at once. Default: as many as the server can run."
+            help="Conversations at once. Default: as many as the server can run; 1 for the "
+            "embedded llama.cpp on few cores."
         ),
         "max_attempts": typer.Option(help="Attempts per sample, if the server fails."),
         "max_tokens": typer.Option(
@@ -77,6 +79,7 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
     html: HtmlFile = None
     markdown: MarkdownFile = None
     junit: JunitFile = None
+    details: Details = False
     exit_zero: Annotated[
         bool,
         typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 4, and print the reason."),

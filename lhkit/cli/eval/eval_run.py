@@ -28,7 +28,7 @@ from lhkit.cli.frame.thresholds import ThresholdResult, cannot_fail, check_thres
 from lhkit.cli.report import ReportFiles, require_page_packages, write_reports
 from lhkit.harness.records.resume import Resumption
 from lhkit.harness.records.store import RECORDS, require_run_name
-from lhkit.harness.report.terminal import summary_view
+from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.prepared import choose_scenarios
@@ -74,10 +74,12 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         run = await _run(evaluation, opened, start_s, catalog)
     result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
-    console.print(summary_view(run.summary(), catalog, criteria=run.criteria))
+    console.print(run_view(run, catalog, details=options.details), soft_wrap=True)
     _print_failures(run, folder, console, catalog)
     counts = {"completed": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])
+    if not options.details:
+        print_lines([catalog.text("eval.more_figures", path=folder)])
     print_lines([*opened.warnings(catalog), *result.remarks])
     code = _print_decision(run, options, result, catalog)
     comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
@@ -149,6 +151,7 @@ async def _run(
         setup_s=time.perf_counter() - start_s - opened.server_s,
         server_s=opened.server_s,
     )
+    print_lines(evaluation.concurrency_lines(opened, catalog), Console(stderr=True))
     try:
         return await evaluation.run(
             opened,

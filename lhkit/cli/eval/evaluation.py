@@ -11,7 +11,7 @@ from lhkit import app, scale
 from lhkit.base.errors import RunError
 from lhkit.base.locales import Catalog
 from lhkit.base.options import REPLY_TOKENS
-from lhkit.base.process import hardware
+from lhkit.base.process import hardware, usable_cores
 from lhkit.cli.frame.options import apply_server_options
 from lhkit.cli.frame.progress import open_model, setup_progress
 from lhkit.conversation.responses import ModelIdentity
@@ -27,6 +27,7 @@ from lhkit.harness.running.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import served
+from lhkit.models.client.identity import LLAMA_CPP
 from lhkit.models.client.served import MAX_NUM_SEQS, UNKNOWN_CONCURRENCY, require_constraint
 from lhkit.models.client.transport import require_address
 from lhkit.models.recorded.scripted import ScriptedModel
@@ -35,6 +36,9 @@ from lhkit.scale import Cluster, Placement, RaySampleRunner, ReplicaConfig, Reso
 from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import Toolset, registry_of
+
+FEW_CORES = 8
+"""With fewer, the embedded llama.cpp runs one conversation at a time by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class OpenedModel:
 
     @property
     def concurrency(self) -> int:
-        """Default number of conversations at once."""
+        """Default number of conversations at once on a machine with enough cores."""
         if self.replicas is not None:
             return min(MAX_CONCURRENCY, self.replicas.concurrency)
         if callable(self.source):
@@ -80,6 +84,28 @@ class Evaluation:
         """True if the model is scripted, such as gold or silent."""
         return self.choice.is_embedded and self.choice.name in REFERENCE_MODELS
 
+    def default_concurrency(self, opened: OpenedModel, cores: int) -> int:
+        """Return the number of conversations at once unless the options say it.
+
+        llama.cpp on few cores answers eight conversations later than one after the other.
+
+        Args:
+            opened: the model.
+            cores: the cores that an embedded model may use.
+        """
+        source = opened.source
+        if callable(source) or opened.replicas is not None or not self.choice.is_embedded:
+            return opened.concurrency
+        is_slow = source.identity.server.startswith(LLAMA_CPP) and cores < FEW_CORES
+        return 1 if is_slow else opened.concurrency
+
+    def concurrency_lines(self, opened: OpenedModel, catalog: Catalog) -> Iterator[str]:
+        """Yield why one conversation runs at a time, where nobody asked for that."""
+        cores = usable_cores()
+        default = self.default_concurrency(opened, cores)
+        if self.prepared.options.concurrency is None and default < opened.concurrency:
+            yield catalog.text("eval.one_at_a_time", cores=cores)
+
     async def run(self, opened: OpenedModel, provenance: Provenance, **arguments: Any) -> Run:
         """Run the missing samples; `arguments` are passed on to `run_prepared`."""
         return await run_prepared(
@@ -87,7 +113,7 @@ class Evaluation:
             opened.source,
             runner=opened.replicas,
             run_dir=self.folder,
-            concurrency=opened.concurrency,
+            concurrency=self.default_concurrency(opened, usable_cores()),
             provenance=provenance,
             **arguments,
         )

@@ -87,8 +87,10 @@ AsJsonl = Annotated[bool, typer.Option("--jsonl", help="Write scenarios as JSON 
 ChatsFolder = Annotated[
     Path, typer.Option("--in", metavar="FOLDER", file_okay=False, help="Folder of recorded chats.")
 ]
-
-
+Details = Annotated[
+    bool,
+    typer.Option("--details", help="Print all figures: by criterion, scores, gate, tokens, times."),
+]
 MaxRegressions = Annotated[
     int | None,
     typer.Option(

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("chat.chat", "Chat in the terminal; each write asks y/N first."),
     "chats": ("chat.chats", "List, show or delete recorded chats."),
     "compare": ("compare", "Compare runs sample by sample."),
+    "demo": ("demo.demo", "Play scripted conversations and show what the gate stops."),
     "doctor": ("doctor", "Check this machine and a server, and say what to do next."),
     "eval": ("eval.evaluate", "Run scenarios against a model and score them; run again to resume."),
     "export": ("export", "Write a run as messages, Inspect log, traces or SFT data."),

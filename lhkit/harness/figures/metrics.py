@@ -39,6 +39,7 @@ from lhkit.harness.records.wall_clock import TimeBreakdown
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import DIFFICULTIES
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
+from lhkit.harness.scenarios.user import User
 from lhkit.models.families import call_formats
 
 NO_CALL = ""
@@ -268,8 +269,8 @@ class Summary:
     `by_tag` groups them by tags, `by_wording` those of `wordings.scenarios` by wording, from 1.
     `time_breakdown` is of the newest invocation, None if only records are known. `false_claims` are
     the flagged replies with their samples. `times` are durations by stage (`timings.times`).
-    `selection` is how the scenarios were selected, None for all of them. `read_calls` shows a wrong
-    dialect.
+    `selection` is how the scenarios were selected, None for all of them. `user` is the simulated
+    user. `read_calls` shows a wrong dialect.
     """
 
     by_ac: tuple[Tally, ...]
@@ -287,6 +288,7 @@ class Summary:
     time_breakdown: TimeBreakdown | None = None
     false_claims: tuple[tuple[SampleId, FalseClaim], ...] = ()
     selection: ScenarioSelection | None = None
+    user: User = "script"
     read_calls: ReadCalls = field(default_factory=ReadCalls)
 
     @property
@@ -500,7 +502,7 @@ def confirm_score(records: Sequence[SampleRecord]) -> ConfirmScore:
     asked: Counter[str] = Counter()
     for record in records:
         scenario = record.sample_id.scenario
-        unexpected[scenario] += _unexpected_writes(record)
+        unexpected[scenario] += unexpected_writes(record)
         asked[scenario] += sum(call.gate.is_answer for call in record.trajectory.calls)
         breached = {v.turn for v in record.score.violations if v.code in _BREACHES}
         respected += [
@@ -653,7 +655,7 @@ def _violation_counts(records: Sequence[SampleRecord], severity: Severity) -> Ma
     return dict(sorted(counts.items()))
 
 
-def _unexpected_writes(record: SampleRecord) -> Iterator[CallRecord]:
+def unexpected_writes(record: SampleRecord) -> Iterator[CallRecord]:
     """Yield the confirmed or rejected writes that match no expected call of their turn."""
     for turn, score in zip(record.trajectory.turns, record.score.turn_scores, strict=False):
         matched = {

@@ -52,6 +52,12 @@ class WallClock:
         self._started_s = self._since_s = clock()
         self._requests = self._writes = 0
         self._model_s = self._writing_s = 0.0
+        self._unanswered = 0
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether requests are open, and nothing of any answer has arrived yet."""
+        return self._requests > 0 and self._unanswered == self._requests
 
     def seconds(self) -> dict[str, Any]:
         """Return the elapsed seconds under the names of the fields of `Invocation`."""
@@ -59,12 +65,18 @@ class WallClock:
         return {"wall_s": elapsed_s, "model_s": self._model_s, "writing_s": self._writing_s}
 
     @contextmanager
-    def request(self) -> Iterator[None]:
-        """Count the block as an open request."""
+    def request(self, *, is_reading: bool = False) -> Iterator[None]:
+        """Count the block as an open request.
+
+        Args:
+            is_reading: the model only reads: nothing of an answer arrives before its end.
+        """
         self._shift(requests=1)
+        self._unanswered += is_reading
         try:
             yield
         finally:
+            self._unanswered -= is_reading
             self._shift(requests=-1)
 
     @contextmanager
@@ -78,16 +90,20 @@ class WallClock:
 
     def listener(self) -> Callable[[ChatEvent], None]:
         """Return an event handler that counts the requests of one conversation."""
-        is_open = False
+        is_open = is_answered = False
 
         def handle(event: ChatEvent) -> None:
-            nonlocal is_open
+            nonlocal is_open, is_answered
             if isinstance(event, ModelCalled):
-                is_open = True
+                is_open, is_answered = True, False
                 self._shift(requests=1)
-            elif is_open and isinstance(event, Finished | TurnEnded):
-                is_open = False
-                self._shift(requests=-1)
+                self._unanswered += 1
+            elif is_open:
+                self._unanswered -= not is_answered
+                is_answered = True
+                if isinstance(event, Finished | TurnEnded):
+                    is_open = False
+                    self._shift(requests=-1)
 
         return handle
 

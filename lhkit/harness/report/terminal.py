@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table as Rich
@@ -20,6 +21,7 @@ from lhkit.harness.views.tables import (
     comparison_sentence,
     comparison_table,
     divergence_line,
+    key_figures,
     matrix_table,
     pass_rates,
     shortened_list,
@@ -34,8 +36,25 @@ _SHOWN_FLIPS = 10
 _SHOWN_CHARS = 160
 
 
+def run_view(run: Run, catalog: Catalog, *, details: bool) -> RenderableType:
+    """Return the figures that decide, or with `details` all of them; print it with `soft_wrap`."""
+    summary = run.summary()
+    if details:
+        return summary_view(summary, catalog, criteria=run.criteria)
+    return key_view(summary, catalog)
+
+
+def key_view(summary: Summary, catalog: Catalog) -> RenderableType:
+    """Return the figures that decide, one a line."""
+    table = key_figures(summary, catalog)
+    width = max(cell_len(label.text) for label, _ in table.rows)
+    rows = (f"{set_cell_size(label.text, width)}  {value.text}" for label, value in table.rows)
+    lines = (*filter(None, [table.lead]), *rows, *table.notes)
+    return Group(*(Text(printable(line)) for line in lines))
+
+
 def summary_view(summary: Summary, catalog: Catalog, *, criteria: "Criteria") -> RenderableType:
-    """Return one row per acceptance criterion, with its text, a total, and notes."""
+    """Return all figures: one row per acceptance criterion, with its text, a total, and notes."""
     return table_view(pass_rates(summary, catalog, criteria=criteria), width=WIDTH)
 
 

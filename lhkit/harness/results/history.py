@@ -1,7 +1,7 @@
 """The runs of one suite over time: pass rate, violations and latency by date and commit.
 
 A suite is a toolset with a set of scenarios. Runs of other suites and parts of a suite are counted
-and left out.
+and left out; where there are only parts, those of the newest part are shown.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import parse_moment
 from lhkit.harness.records.store import RECORDS
 from lhkit.harness.results.results import Run
-from lhkit.harness.views.tables import Cell, Table, interval_text, shortened_list
+from lhkit.harness.views.tables import Cell, Table, interval_text, selection_line, shortened_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,14 +37,14 @@ class HistoryPoint:
         folder: the run folder.
         manifest: the contents of its `manifest.json`.
         summary: its metrics.
-        is_complete: whether it has every sample of scenarios that were not selected among more.
+        is_finished: whether it has every sample.
         changed_scenarios: the number of scenarios whose content differs from the newest run.
     """
 
     folder: Path
     manifest: Manifest
     summary: Summary
-    is_complete: bool = True
+    is_finished: bool = True
     changed_scenarios: int = 0
 
     @property
@@ -109,7 +109,7 @@ def _end(point: HistoryPoint, name: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class History:
-    """The complete runs of one suite, oldest first.
+    """The finished runs of one suite, oldest first.
 
     Attributes:
         points: the runs.
@@ -129,7 +129,8 @@ class History:
 
         Args:
             folder: a folder with run folders, such as `runs`.
-            like: a run of the suite; by default the newest run of a whole suite.
+            like: a run of the suite; by default the newest run of a whole suite, or without one
+                of a part.
 
         Raises:
             MissingRunError: there is no run.
@@ -152,16 +153,25 @@ class History:
             raise MissingRunError(f"{folder} has no run. Give a folder of runs, such as runs")
         points.sort(key=_order)
         suites = [_suite(point.manifest) for point in points]
-        whole = [
-            suite
+        finished = [
+            (point.manifest, suite)
             for point, suite in zip(points, suites, strict=True)
-            if point.is_complete and not any(_is_part(suite, other) for other in suites)
+            if point.is_finished
         ]
-        suite = (whole or suites)[-1] if like is None else _suite(like.manifest)
+        whole = [
+            (manifest, suite)
+            for manifest, suite in finished
+            if manifest.selection is None and not any(_is_part(suite, other) for other in suites)
+        ]
+        shown, suite = (whole or finished or [(Manifest(), suites[-1])])[-1]
+        if like is not None:
+            shown, suite = like.manifest, _suite(like.manifest)
         kept = [
             point
             for point, its in zip(points, suites, strict=True)
-            if its == suite and point.is_complete
+            if its == suite
+            and point.is_finished
+            and (point.manifest.selection is None or shown.selection is not None)
         ]
         partial = sum(its == suite or _is_part(its, suite) for its in suites) - len(kept)
         newest = kept[-1].manifest.scenarios if kept else {}
@@ -207,6 +217,11 @@ class History:
             scenarios=len(suite.scenarios),
             toolset=suite.toolset or DEFAULT_TOOLSET,
         )
+        parts = [point.manifest.selection for point in self.points]
+        if part := next(filter(None, reversed(parts)), None):
+            yield catalog.text("history.part", part=selection_line(part, catalog))
+        if not self.points:
+            yield catalog.text("history.unfinished")
         for name, count in {"other_suites": self.other_suites, "partial": self.partial}.items():
             if count:
                 yield catalog.text(f"history.{name}", count=count)
@@ -236,7 +251,7 @@ def _point(run: Run, folder: Path) -> HistoryPoint:
         folder=folder,
         manifest=manifest,
         summary=run.summary(),
-        is_complete=is_finished and manifest.selection is None,
+        is_finished=is_finished,
     )
 
 

@@ -128,6 +128,7 @@ class Run:
             summarise(self.records),
             time_breakdown=self.manifest.time_breakdown(),
             selection=self.manifest.selection,
+            user=self.manifest.simulated_user,
         )
 
     def select(self, **filters: Unpack[FilterOverrides]) -> "Run":

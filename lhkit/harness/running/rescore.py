@@ -168,7 +168,9 @@ def _score(
     error_text = None
     if hasattr(session, "broken_rules"):
         try:
-            rules = find_broken_rules(session, trajectory.initial_state, trajectory.final_state)
+            rules = find_broken_rules(
+                session, trajectory.initial_state, trajectory.final_state, trajectory.calls
+            )
         except UsageError as error:  # as in a run: the rest of the score is known
             rules, error_text = (), str(error)
         trajectory = replace(trajectory, broken_rules=rules)

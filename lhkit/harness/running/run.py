@@ -6,9 +6,9 @@ conversation, `scoring` scores it.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from importlib import import_module
@@ -63,6 +63,7 @@ from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.models.families import UNFIT, unfit_values
+from lhkit.settings import load_settings
 from lhkit.toolset import ToolsetSource, load_toolset
 
 FIRST_PAUSE_S = 1.0
@@ -412,8 +413,9 @@ async def _run_plan(
     store_manifest(started)
     try:
         with tqdm(total=len(hashes), initial=len(kept), unit="sample", disable=not progress) as bar:
-            await execution.warm_up(plan.warm_up_samples(pending()) if concurrency > 1 else ())
-            await execution.run_all(pending(), concurrency, bar)
+            async with _moving(bar, execution.wall):
+                await execution.warm_up(plan.warm_up_samples(pending()) if concurrency > 1 else ())
+                await execution.run_all(pending(), concurrency, bar)
     finally:
         completed = execution.verdicts.total()
         result = {
@@ -432,6 +434,32 @@ async def _run_plan(
         records = tuple(execution.records[sample] for sample in hashes)
     name = folder.resolve().name if folder else ""
     return Run(records=records, manifest=manifest, kept=len(kept), name=name, folder=folder)
+
+
+TICK_S = 1.0
+"""Seconds after which the progress line of a terminal moves, whether or not a sample ended."""
+
+
+@asynccontextmanager
+async def _moving(bar: "tqdm[Any]", wall: WallClock) -> AsyncIterator[None]:
+    """Draw a bar again each second of the block, in a terminal: a model may read for minutes."""
+    if bar.disable or not getattr(bar.fp, "isatty", bool)():
+        yield
+        return
+    reading = load_catalog(load_settings().locale).text("eval.reading")
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            bar.set_description_str(reading if wall.is_reading else "", refresh=False)
+            bar.refresh()
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield
+    finally:
+        ticking.cancel()
+        bar.set_description_str("", refresh=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -472,7 +500,7 @@ class Execution:
 
     async def warm_up(self, samples: Sequence[PlannedSample]) -> None:
         """Have the server cache shared prompt prefixes before the concurrent requests."""
-        with self.wall.request():
+        with self.wall.request(is_reading=True):
             if self.runner is not None:
                 self.warmed_up = await self.runner.warm_up(samples)
             else:

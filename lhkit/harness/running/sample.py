@@ -298,7 +298,8 @@ async def _converse(
         if record.ended is EndReason.FAILED:
             break
     progress.after = await _read_state(context, session, progress.after)
-    progress.broken_rules = find_broken_rules(session, progress.before, progress.after)
+    calls = [call for turn in progress.turns for call in turn.calls]
+    progress.broken_rules = find_broken_rules(session, progress.before, progress.after, calls)
 
 
 @asynccontextmanager

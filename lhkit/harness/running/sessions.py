@@ -1,13 +1,16 @@
 """Checked row keys and broken rules of a session, and the live session of a chat."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import JSON, plain_json, shown
-from lhkit.harness.records.record import BrokenRule, RowKeys, State
+from lhkit.harness.records.record import BrokenRule, CallRecord, RowKeys, State
 from lhkit.harness.scenarios.values import hashable_form
 from lhkit.tools.dispatcher import StateWatch
 from lhkit.toolset import (
@@ -60,8 +63,16 @@ def read_row_keys(session: Session, state: State) -> RowKeys:
     return keys
 
 
-def find_broken_rules(session: Session, before: State, after: State) -> tuple[BrokenRule, ...]:
-    """Return the rules that the session finds broken by a change of state.
+def find_broken_rules(
+    session: Session, before: State, after: State, calls: Iterable[CallRecord] = ()
+) -> tuple[BrokenRule, ...]:
+    """Return the rules that the session finds broken by a change of state, or by the calls.
+
+    Args:
+        session: the session; its `broken_rules` gets the calls if it has a parameter for them.
+        before: the state before the conversation.
+        after: the state after it.
+        calls: the completed calls, in order.
 
     Raises:
         UsageError: `broken_rules()` fails, or returns something else than texts.
@@ -69,7 +80,8 @@ def find_broken_rules(session: Session, before: State, after: State) -> tuple[Br
     if (broken_rules := getattr(session, "broken_rules", None)) is None:
         return ()
     with user_code("session: broken_rules()"):
-        pairs = broken_rules(plain_json(before), plain_json(after))
+        states = plain_json(before), plain_json(after)
+        pairs = _with_calls(broken_rules, deepcopy(tuple(calls)))(*states)
         broken = tuple(BrokenRule(code=code, detail=text) for code, text in pairs)
     for number, rule in enumerate(broken):
         if not all(isinstance(text, str) for text in (rule.code, rule.detail)):
@@ -78,6 +90,27 @@ def find_broken_rules(session: Session, before: State, after: State) -> tuple[Br
                 "Return pairs of a code and a description, both as text."
             )
     return broken
+
+
+def _with_calls(
+    broken_rules: Callable[..., Any], calls: tuple[CallRecord, ...]
+) -> Callable[..., Any]:
+    """Return `broken_rules` of the states alone.
+
+    It gets the calls if it has a parameter named `calls`, or needs a third one.
+    """
+    try:
+        parameters = inspect.signature(broken_rules).parameters
+    except (TypeError, ValueError):  # some callables written in C have no signature
+        return broken_rules
+    named = parameters.get("calls")
+    if named is not None and named.kind in (named.POSITIONAL_OR_KEYWORD, named.KEYWORD_ONLY):
+        return partial(broken_rules, calls=calls)
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    third = [parameter for parameter in parameters.values() if parameter.kind in by_position][2:3]
+    if any(one is named or one.default is inspect.Parameter.empty for one in third):
+        return lambda before, after: broken_rules(before, after, calls)
+    return broken_rules
 
 
 class LiveSession:

@@ -26,6 +26,7 @@ from lhkit.harness.views.tables import (
     comparison_table,
     gate_line,
     interval_text,
+    key_figures,
     pass_rates,
     severity_mark,
     violation_table,
@@ -72,7 +73,7 @@ class SampleView:
 def run_html(
     records: Sequence[SampleRecord], summary: Summary, *, criteria: "Criteria", name: str
 ) -> str:
-    """Return the metrics of a run and its samples, failures first.
+    """Return the figures that decide, the samples of a run, failures first, and folded tables.
 
     Args:
         records: the samples.
@@ -92,6 +93,7 @@ def run_html(
         _macros(catalog).cell_of_run(
             catalog.text("report.title", model=title or "–"),
             summary,
+            key_figures(summary, catalog),
             [table for table in tables if table is not None],
             samples,
             len(records) - len(samples),

@@ -5,8 +5,9 @@ text of users, models and files, which must neither format nor run.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lhkit.base.locales import Catalog
@@ -81,6 +82,50 @@ def _code(text: str) -> Cell:
 
 def _columns(catalog: Catalog, *names: str) -> tuple[Cell, ...]:
     return _row(*(catalog.text(f"report.{name}") for name in names))
+
+
+def key_figures(summary: Summary, catalog: Catalog) -> Table:
+    """Return the figures that decide: passed, violations that occurred, p95 of a user turn.
+
+    Notes are figures that an option asked for, such as repeats, and warnings. `pass_rates` and the
+    other tables have all figures.
+    """
+    return Table(
+        title=catalog.text("report.key_figures"),
+        lead=selection_line(summary.selection, catalog),
+        columns=_row("", ""),
+        rows=tuple(_key_rows(summary, catalog)),
+        notes=tuple(_key_notes(summary, catalog)),
+    )
+
+
+def _key_rows(summary: Summary, catalog: Catalog) -> Iterator[tuple[Cell, ...]]:
+    text, total = catalog.text, summary.total
+    passed = f"{part_of(total.passed, total.valid)}{interval_text(total.interval)}"
+    yield _row(text("report.passed"), Cell(passed, rate=total.pass_rate, interval=total.interval))
+    if total.invalid:
+        yield _row(text("report.invalid"), text("table.invalid_value", count=total.invalid))
+    occurred = _counts(total.escaped) or text("table.none")
+    if total.blocked:
+        occurred = text("table.and_blocked", occurred=occurred, count=total.blocked)
+    yield _row(text("table.escaped"), occurred)
+    yield _row(text("table.turn_p95"), seconds(total.turn.p95_s))
+
+
+def _key_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
+    for model in summary.models:
+        yield catalog.text("table.model_line", identity=_identity(model, catalog))
+    yield from dialect_lines(summary.models, summary.read_calls, catalog)
+    if summary.user != "script":
+        yield confirm_line(summary, catalog)
+        yield gate_line(summary, catalog)
+    if summary.total.repeats.k > 1:
+        yield from islice(_repeat_notes(summary, catalog), 1)
+    yield from islice(_wording_notes(summary, catalog), 1)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{code} {count}" for code, count in counts.items())
 
 
 def pass_rates(summary: Summary, catalog: Catalog, *, criteria: "Criteria") -> Table:
@@ -197,8 +242,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         yield text("table.model_line", identity=_identity(model, catalog))
     yield from dialect_lines(summary.models, summary.read_calls, catalog)
     for severity, codes in (("attempted", total.attempted), ("escaped", total.escaped)):
-        counts = ", ".join(f"{code} {count}" for code, count in codes.items())
-        yield text(f"table.{severity}_line", codes=counts or text("table.none"))
+        yield text(f"table.{severity}_line", codes=_counts(codes) or text("table.none"))
     yield from _score_notes(total, catalog)
     yield confirm_line(summary, catalog)
     if summary.confirm.edited:
@@ -268,6 +312,7 @@ def _score_notes(total: Tally, catalog: Catalog) -> Iterator[str]:
 
 
 def _repeat_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
+    """Yield pass@k and pass^k, then how many scenarios are inconsistent between repeats."""
     repeats, flips = summary.total.repeats, summary.flips
     if repeats.k > 1:
         yield catalog.text(

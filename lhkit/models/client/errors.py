@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 from lhkit.base.errors import (
@@ -24,13 +25,23 @@ _SHOWN_CHARS = 300
 _NO_SUCH_MODEL = re.compile(r"model\b.*(?:does not exist|not found)", re.IGNORECASE)
 _NO_PARSER = re.compile(r"tool choice requires .*--tool-call-parser", re.IGNORECASE)
 _TOO_LONG = re.compile(r"context (?:length|size)|maximum model length", re.IGNORECASE)
-_FIELD = re.compile(
-    r"(?<![\w.\]/])(stream_options|max_tokens|temperature)(?![\w\[]|\.\w)"  # of the request itself
+_FIELD = re.compile(  # of the request itself
+    r"(?<![\w.\]/])(stream_options|max_tokens|max_completion_tokens|temperature)(?![\w\[]|\.\w)"
+)
+_LIMITS = ("max_tokens", "max_completion_tokens")
+"""The names of the output limit, which chat requests have both: many servers read only one."""
+_USE_LIMIT = re.compile(r"\buse [\"'`]*(max_tokens|max_completion_tokens)\b", re.IGNORECASE)
+_NOT_TOGETHER = re.compile(
+    r"\b(?:both|together|mutual\w*|one of|only one|at most one|more than one|multiple|either"
+    r"|conflict\w*|duplicate\w*|ambiguous|redundant|at the same time|simultaneous\w*|alongside"
+    r"|(?:not|cannot be|can't be) (?:allowed|valid|set|used|specified|given|combined) with"
+    r"|combin\w*)\b",
+    re.IGNORECASE,
 )
 _UNSUPPORTED = re.compile(
     r"\b(?:un(?:supported|recogni[sz]ed|known|expected)|deprecated|extra|does not support"
     r"|not (?:yet |currently )?(?:supported|permitted|allowed|recogni[sz]ed|implemented)\b"
-    r"(?! (?:to|above|below|over|when|if)\b))|use [\"'`]*max_completion_tokens",
+    r"(?! (?:to|above|below|over|when|if)\b))",
     re.IGNORECASE,
 )
 _NOT_ZERO = re.compile(
@@ -40,6 +51,7 @@ _NOT_ZERO = re.compile(
 )
 _ABOUT_TOOLS = re.compile(r"\b(?:schema|function|tools?)\b", re.IGNORECASE)
 _READ_CHARS = 4_000
+_STANDARD_REASONS = {status.value: status.phrase.lower() for status in HTTPStatus}
 _MESSAGE_KEYS = (
     *("error", "errors", "message", "detail", "details", "msg", "error_message", "errorMessage"),
     *("error_msg", "error_description", "status_msg", "base_resp", "fault", "faultstring"),
@@ -52,8 +64,9 @@ _MAX_MESSAGES = 5
 _BUSY = re.compile(r"overloaded|rate_?limit|unavailable|resource_exhausted", re.IGNORECASE)
 _CREDITS = re.compile(r"\bcredits?\b|quota|billing|\bbalance\b|payment", re.IGNORECASE)
 _NO_CREDITS = "check your plan and credits there"
-_PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
-"""Start of an HTML page, as web servers and proxies send for browsers."""
+_PAGE = re.compile(r"(?:[\w-]+: [^\n]*\n)*\s*<(?:!doctype|html)\b", re.IGNORECASE)
+"""Start of an HTML page, as web servers and proxies send for browsers. Headers come before it where
+a server broke its status line."""
 
 
 @contextmanager
@@ -125,46 +138,60 @@ def too_large(address: str, what: str) -> StreamBrokenError:
     )
 
 
-def http_error(status: int, text: str) -> ModelError:
-    """Return the exception for an HTTP status other than 200."""
+def http_error(status: int, text: str, reason: str = "") -> ModelError:
+    """Return the exception for an HTTP status other than 200.
+
+    Args:
+        status: the status.
+        text: the body.
+        reason: the text of the status line, where Python's `http.server` reports an error.
+    """
     message = error_message(text)
+    if not message and reason.strip().lower() != _STANDARD_REASONS.get(status):
+        message = shortened(reason)
     _, exception, what, advice = next(row for row in _HTTP_ERRORS if row[0](status, message))
     detail = f": {message}" if message else ""
     error = exception(f"{what} (HTTP {status}){detail}; {advice}")
     if isinstance(error, RequestRefusedError) and status in {400, 422}:
-        error.field = refused_field(text)
+        error.field = refused_field(text) or refused_field(reason)
     return error
 
 
 def refused_field(text: str) -> str:
     """Return the request field that an error body reports as unsupported.
 
-    Empty for other errors. One of `stream_options`, `max_tokens` and `temperature` (of which 0 may
-    be refused). This is a guess from the wording; a retry without the field shows whether it was
-    right.
+    Empty for other errors. One of `stream_options`, `temperature` (of which 0 may be refused) and
+    the two names of the output limit, of which one may be unknown, or both together be refused.
+    This is a guess from the wording; a retry without the field shows whether it was right.
     """
     excerpt = text[:_READ_CHARS].replace('\\"', '"')
     match = _FIELD.search(excerpt)
     if match is None or _ABOUT_TOOLS.search(excerpt):
         return ""
+    if advised := _USE_LIMIT.search(excerpt):
+        return next(name for name in _LIMITS if name != advised[1].lower())
     is_refused = _UNSUPPORTED.search(excerpt) or (
         match[1] == "temperature" and _NOT_ZERO.search(excerpt)
     )
+    if match[1] in _LIMITS:
+        is_refused = is_refused or _NOT_TOGETHER.search(excerpt)
     return match[1] if is_refused else ""
 
 
-def drop_refused_fields(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
-    """Return a request body without fields that the server refuses.
+def drop_refused_fields(body: Mapping[str, Any], refused: Sequence[str]) -> dict[str, Any]:
+    """Return a request body without fields that the server refuses, in the order of its refusals.
 
-    A temperature is dropped only if it is 0, lhkit's default.
+    A temperature is dropped only if it is 0, lhkit's default. One name of the output limit remains:
+    the one that was not refused last.
     """
     reduced = dict(body)
     if "stream_options" in refused:
         reduced.pop("stream_options", None)
     if "temperature" in refused and reduced.get("temperature") == 0:
         del reduced["temperature"]
-    if "max_tokens" in refused and "max_tokens" in reduced:
-        reduced["max_completion_tokens"] = reduced.pop("max_tokens")
+    limits = [name for name in refused if name in _LIMITS]
+    if limits and reduced.keys() >= {*_LIMITS}:
+        del reduced[limits[-1]]
     return reduced
 
 

@@ -121,6 +121,8 @@ async def _identify(
     except ModelError as error:
         if not endpoint.model or not _lacks_model_list(error):
             raise
+        served = {}
+    if endpoint.model and not served:  # a server that loads models on demand may list none
         served = {endpoint.model: _ServedModel()}
     software = await _read_software(connection)
     if software.file:  # without an alias, llama.cpp names a model by the path of its file
@@ -133,7 +135,11 @@ async def _identify(
     elif endpoint.model and (match := _find_name(endpoint.model, names)):
         model, listed = endpoint.model, match
     else:
-        shown = ", ".join(map(shortened, names[:_SHOWN_MODELS])) or "no model"
+        if not names:
+            raise UnknownModelError(
+                f"{endpoint.root} lists no model: give one that it can load with --model"
+            )
+        shown = ", ".join(map(shortened, names[:_SHOWN_MODELS]))
         raise UnknownModelError(
             f"{endpoint.root} serves {shown}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"

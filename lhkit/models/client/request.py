@@ -94,6 +94,8 @@ def chat_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
     return {
         "model": identity.model,
         **_sampling_fields(request.sampling),
+        # some servers read only this name, others only `max_tokens`
+        "max_completion_tokens": request.sampling.max_tokens,
         **extensions,
         "messages": chat_messages(request.messages, request.instructions),
         **tool_fields(request.tools, required=is_required),

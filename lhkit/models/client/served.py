@@ -25,13 +25,14 @@ from lhkit.models.client.openai_chat import OpenAiHttp
 from lhkit.models.client.request import OPENAI, warn_undeclared
 from lhkit.models.client.server_rendering import probe_rendering
 from lhkit.models.client.transport import Clock, Connection, Endpoint
-from lhkit.models.client.vllm import VllmHttp, always_adds_bos
+from lhkit.models.client.vllm import VllmHttp, count_bos_tokens
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import ToolSpec
 from lhkit.models.families import (
     GEMMA_TURN,
     UNFIT,
+    Family,
     family_of,
     identity_family,
     template_family,
@@ -82,7 +83,14 @@ async def connect(
         dialect = endpoint.dialect
         if dialect is None and template is not None and template.family is not None:
             dialect = template.family.dialect
-        dialect = dialect or await _choose_dialect(found, details, connection)
+        is_vllm = found.server.startswith("vllm ")
+        bos_tokens: int | None = 1
+        if not is_vllm and not is_llama_cpp(found) and dialect != OPENAI:
+            is_needed = dialect is not None or _family(found, details) is not None
+            bos_tokens = await count_bos_tokens(connection, found.model) if is_needed else None
+        takes_prompts = bos_tokens in {None, 1, 2}
+        if dialect is None:
+            dialect = await _choose_dialect(found, details, connection, takes_prompts=takes_prompts)
         if template is None:
             template = await asyncio.to_thread(served_template, dialect, details, found, today)
         else:
@@ -95,9 +103,9 @@ async def connect(
             return OpenAiHttp(identity, connection)
         if is_llama_cpp(identity):
             return LlamaCppHttp(identity, connection, template)
-        is_vllm = identity.server.startswith("vllm ")
-        adds_bos = not is_vllm and await always_adds_bos(connection, identity.model)
-        model = VllmHttp(identity, connection, template, adds_bos=adds_bos)
+        if not takes_prompts:
+            _warn_of_prompts(identity)
+        model = VllmHttp(identity, connection, template, adds_bos=bos_tokens == 2)
         if is_vllm and template is None and is_native(identity.dialect):
             await _warn_if_rendered_otherwise(model)
         return model
@@ -116,29 +124,46 @@ async def _warn_if_rendered_otherwise(model: VllmHttp) -> None:
             _log.warning(text, values, extra={NOTICE: ("dialect.rendering_differs", values)})
 
 
-async def _choose_dialect(
-    identity: ModelIdentity, details: ServerDetails, connection: Connection
-) -> str:
-    """Return the dialect of a model's family; `openai` for another model whose calls are parsed.
+def _warn_of_prompts(identity: ModelIdentity) -> None:
+    """Log that a server does not take lhkit's prompts as they are."""
+    values = {"address": identity.base_url, "dialect": identity.dialect}
+    text = "%(address)s does not take prompts as they are, which %(dialect)s needs: give openai"
+    _log.warning(text, values, extra={NOTICE: ("dialect.prompt_wrapped", values)})
 
-    Raises:
-        UsageError: the model is of no known family, and the server does not parse calls.
-    """
-    family = (
+
+def _family(identity: ModelIdentity, details: ServerDetails) -> Family | None:
+    return (
         template_family(details.chat_template)
         or (folder_family(details.folder) if details.folder else None)
         or identity_family(identity)
         or family_of(details.parent)
     )
-    if family is not None:
+
+
+async def _choose_dialect(
+    identity: ModelIdentity, details: ServerDetails, connection: Connection, *, takes_prompts: bool
+) -> str:
+    """Return the dialect of a model's family; `openai` for another model whose calls are parsed.
+
+    `openai` also for a server that has no completions, or that puts its own template around their
+    prompts: then lhkit's prompts do not reach the model.
+
+    Raises:
+        UsageError: no dialect is known, and the server does not parse calls.
+    """
+    family = _family(identity, details)
+    if family is not None and takes_prompts:
         return family.dialect
     if GEMMA_TURN in details.chat_template:  # of Gemma, without a tool format of its own
         return "json"
     probe = await probe_calls(identity, connection)
     if probe.is_parsing:
         return OPENAI
+    why = f"{identity.model} is of no known model family"
+    if family is not None:
+        why = f"{identity.base_url} does not take prompts as they are"
     raise UsageError(
-        f"{identity.model} is of no known model family, and {identity.base_url} does not parse "
+        f"{why}, and {identity.base_url} does not parse "
         f"tool calls ({probe.reason}). Start the server with its parser for tool calls, or choose "
         f"a format with --dialect: {_KNOWN_DIALECTS}."
     )

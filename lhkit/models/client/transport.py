@@ -204,7 +204,7 @@ class Connection:
         self._session = session
         self._idle_timeout_s = endpoint.idle_timeout_s
         self._backoff = Backoff(retries=endpoint.retries)
-        self._refused: frozenset[str] = frozenset()
+        self._refused: tuple[str, ...] = ()  # in the order of the refusals
 
     async def events(
         self, path: str, body: Mapping[str, Any], reader: ResponseReader
@@ -291,13 +291,12 @@ class Connection:
                     response = await stack.enter_async_context(self._retry(path, sent, reader))
                     break
                 except RequestRefusedError as error:
-                    refused |= {error.field}
+                    refused = tuple(dict.fromkeys((*refused, error.field)))
                     if drop_refused_fields(body, refused) == sent:
                         raise
-            if new := refused - self._refused:
-                names = ", ".join(sorted(new))
-                _log.warning("%s refuses the fields %s: left out", self.address, names)
-            self._refused |= refused
+            if new := sorted({*refused} - {*self._refused}):
+                _log.warning("%s refuses the fields %s: left out", self.address, ", ".join(new))
+            self._refused = tuple(dict.fromkeys((*self._refused, *refused)))
             reader.refused_fields = tuple(sorted(body.keys() - sent.keys()))
             yield response
 
@@ -416,7 +415,8 @@ async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
         status=response.status,
         headers=response.headers,
     )
-    raise http_error(response.status, body.decode("utf-8", "replace")) from cause
+    text = body.decode("utf-8", "replace")
+    raise http_error(response.status, text, response.reason or "") from cause
 
 
 def is_transient(failure: BaseException | None) -> bool:

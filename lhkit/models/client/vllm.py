@@ -5,7 +5,7 @@ tool parsers lose data for Gemma. Raw text, token ids, client timestamps and the
 are kept of every response.
 """
 
-from lhkit.base.errors import ModelError
+from lhkit.base.errors import ModelError, UnknownModelError
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.models.base import ModelRequest
 from lhkit.models.client.chat_template import ChatTemplate
@@ -18,27 +18,32 @@ from lhkit.models.client.transport import Connection
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.turns import BOS
 
+_NO_PATH = frozenset({404, 405, 501})
 
-async def always_adds_bos(connection: Connection, model: str) -> bool:
-    """Return whether a server adds a `<bos>` to a prompt although asked not to.
 
-    vLLM does not. Others (llama.cpp's `/v1/completions` among them) do, which shows in the token
-    count of a prompt that is a single `<bos>`. False for a server that reports no count.
+async def count_bos_tokens(connection: Connection, model: str) -> int | None:
+    """Return how many tokens a server makes of a prompt that is a single `<bos>`.
+
+    One in vLLM. Two in a server that adds a `<bos>` although asked not to (llama.cpp's
+    `/v1/completions` among them); more in one that puts its own chat template around a prompt
+    (Ollama). Zero if it has no completions (LiteRT-LM), None if it does not say.
     """
     body = {"model": model, "prompt": BOS, "max_tokens": 1, "add_special_tokens": False}
     try:
         payload = await connection.post("/v1/completions", {**body, "temperature": 0.0})
-    except ModelError:
-        return False  # the first request will report the issue
-    prompt_tokens = (typed(payload, "usage", dict) or {}).get("prompt_tokens")
-    return bool(prompt_tokens == 2)
+    except UnknownModelError:
+        return None
+    except ModelError as error:  # any other than a missing path is reported by the first request
+        return 0 if getattr(error.__cause__, "status", None) in _NO_PATH else None
+    count = (typed(payload, "usage", dict) or {}).get("prompt_tokens")
+    return count if isinstance(count, int) and count > 0 else None
 
 
 class VllmHttp(HttpModel):
     """A model served by vLLM. Make one with `connect`; close it with `aclose`.
 
     Safe for concurrent conversations: the connection is its only state. A server that adds a
-    `<bos>` to every prompt (`adds_bos`, see `always_adds_bos`) is sent prompts without one.
+    `<bos>` to every prompt (`adds_bos`, see `count_bos_tokens`) is sent prompts without one.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ For tests, demos and reference replays. It has the interface of `VllmHttp`. A re
 the harness, not a model.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -59,6 +59,7 @@ class ScriptedModel:
         identity: identity to report instead of the script's.
         needs_isolation: the calls come from a file, so that they are refused where they would
             reach real data (`lhkit.toolset.require_isolated`).
+        pause: awaited before every chunk of text, to show how it streams.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class ScriptedModel:
         chunk_chars: int = 8,
         identity: ModelIdentity | None = None,
         needs_isolation: bool = False,
+        pause: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
+        self._pause = pause
         self.needs_isolation = needs_isolation
         if callable(script):
             self._next = script
@@ -96,6 +99,8 @@ class ScriptedModel:
         if reply.thinking:
             yield ThinkingDelta(text=reply.thinking)
         for start in range(0, len(reply.text), self._chunk_chars):
+            if self._pause is not None:
+                await self._pause()
             yield TextDelta(text=reply.text[start : start + self._chunk_chars])
         if reply.error is not None:
             raise reply.error

@@ -253,7 +253,7 @@ def _card(item: CardItem, catalog: Catalog) -> str:
         f'<div class="lhkit-title" id="lhkit-t-{card}">{escape(catalog.text(title))}</div>'
         f'<div class="lhkit-description" id="lhkit-d-{card}"><code>'
         f"{escaped(item.request.tool)}</code> "
-        f"{escaped(item.request.description)}</div>"
+        f"{escaped(item.request.heading)}</div>"
         f"{body}</div>"
     )
 

@@ -14,8 +14,9 @@ from lhkit.conversation.responses import ModelIdentity, Timing, Usage
 from lhkit.harness.figures.metrics import Summary, summarise
 from lhkit.harness.figures.timings import Latency, latency
 from lhkit.harness.records.record import CallRecord, SampleRecord, TurnScore, Verdict, Violation
-from lhkit.harness.report.terminal import summary_view
+from lhkit.harness.report.terminal import key_view, summary_view
 from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.scenario_filter import ScenarioFilter, ScenarioSelection
 from lhkit.toolset import Criteria, criteria_of, load
 from tests.harness.build import (
     FAIL,
@@ -122,6 +123,56 @@ def test_latency_without_measurements_has_no_percentiles() -> None:
 
 def summary_text(summary: Summary, criteria: Criteria = MappingProxyType({})) -> str:
     return printed(summary_view(summary, load_catalog("en"), criteria=criteria))
+
+
+def key_lines(summary: Summary, locale: str = "en") -> list[str]:
+    return printed(key_view(summary, load_catalog(locale)), width=40, soft_wrap=True).splitlines()
+
+
+def test_key_view_shows_what_decides() -> None:
+    records = [
+        record(),
+        record(verdict=FAIL, violations=(blocked("r3_quota"),)),
+        record(verdict=INVALID),
+        record("AC-2", violations=(occurred("unlisted_write"),), turn_s=0.25),
+    ]
+    model = "model: gemma-base, vllm 0.32, http://h:1, dialect json, constraint off"
+    assert key_lines(summarise(records[:1])) == [
+        "passed               1/1 100% [21–100]",
+        "violations occurred  none",
+        "user turn p95        1.00 s",
+        model,
+    ]
+    assert key_lines(summarise(records)) == [
+        "passed               2/3 67% [21–94]",
+        "invalid              1 (infrastructure errors, excluded from all rates)",
+        "violations occurred  unlisted_write 1; 1 blocked",
+        "user turn p95        1.00 s",
+        model,
+    ]
+    assert key_lines(summarise([])) == [
+        "passed               –",
+        "violations occurred  none",
+        "user turn p95        –",
+    ]
+    assert key_lines(summarise(records[:1]), "ko")[:3] == [
+        "통과         1/1 100% [21–100]",
+        "일어난 위반  없음",
+        "턴 시간 p95  1.00 s",
+    ]
+
+
+def test_key_view_shows_what_an_option_asked_for() -> None:
+    repeats = [
+        replace(record(), sample_id=SampleId(scenario="s", repeat=repeat)) for repeat in range(3)
+    ]
+    selection = ScenarioSelection(taken=1, total=9, filter=ScenarioFilter(limit=1))
+    summary = replace(summarise(repeats), user="hasty", selection=selection)
+    first, *_, asked, unexpected, repeated = key_lines(summary)
+    assert first == "1 of 9 scenarios (--limit 1); 8 left out"
+    assert asked.startswith("confirm gate: asked")
+    assert unexpected.startswith("unexpected writes proposed")
+    assert repeated == "3 repeats: pass@3 100%, pass^3 100%"
 
 
 def test_summary_view_fits_100_columns_without_colour() -> None:

@@ -145,6 +145,31 @@ def test_wall_clock_counts_overlapping_requests_once(clock: ManualClock) -> None
     assert wall.seconds() == {"wall_s": 15, "model_s": 9, "writing_s": 0}
 
 
+def test_wall_clock_knows_whether_every_open_request_is_read(clock: ManualClock) -> None:
+    wall = WallClock(clock)
+    first, second = wall.listener(), wall.listener()
+    seen = [wall.is_reading]
+    for listener, event in [
+        (first, REQUEST),
+        (second, REQUEST),
+        (first, TextDelta(text="hi")),
+        (first, TextDelta(text="hi")),
+        (second, FAILED),
+        (first, RESPONSE),
+        (first, TurnEnded(reason=EndReason.ANSWERED)),
+        (first, REQUEST),
+        (first, RESPONSE),
+    ]:
+        listener(event)
+        seen.append(wall.is_reading)
+    assert seen == [False, True, True, False, False, False, False, False, True, False]
+    with wall.request(is_reading=True):
+        assert wall.is_reading
+        with wall.request():
+            assert not wall.is_reading
+    assert not wall.is_reading
+
+
 def test_wall_clock_counts_writing_without_open_requests(clock: ManualClock) -> None:
     wall = WallClock(clock)
     with wall.writing():

@@ -130,8 +130,17 @@ def test_notebook_html_has_no_script_and_no_handler() -> None:
 
 def test_run_html_limits_samples_and_counts_the_rest() -> None:
     html = html_of(run_of(*(full_record(f"s-{n}") for n in range(40))))
-    assert html.count("<details") == 30
+    assert html.count('<details class="lhr-sample"') == 30
     assert "샘플 10개" in html
+
+
+def test_run_html_shows_what_decides_and_folds_the_tables() -> None:
+    shown, _, folded = html_of(FULL_RUN).rpartition("<details>")
+    assert "lhr-tiles" in shown
+    assert "모델: " in shown
+    assert "<table>" not in shown.partition('<details class="lhr-sample"')[0]
+    assert "<table>" in folded
+    assert "첫 토큰 p50" in folded
 
 
 def test_run_sample_is_shown_open() -> None:

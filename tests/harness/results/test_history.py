@@ -85,6 +85,36 @@ def test_history_of_the_suite_of_a_run(runs: Path) -> None:
     assert (history.partial, history.other_suites) == (0, 7)
 
 
+LIMIT = {"taken": 2, "total": 4, "filter": {"limit": 2}}
+
+
+def test_history_of_parts_only_shows_the_newest_part(tmp_path: Path) -> None:
+    write_run(tmp_path / "first", "pf", 2, selection=LIMIT)
+    write_run(tmp_path / "three", "ppf", 3, selection={**LIMIT, "taken": 3})
+    write_run(tmp_path / "second", "pp", 4, selection=LIMIT)
+    write_run(tmp_path / "killed", "p", 5, scenarios=HASHES)
+    history = lhkit.History.load(tmp_path)
+    assert [point.folder.name for point in history.points] == ["first", "second"]
+    notes = "\n".join(history.table(load_catalog("en")).notes)
+    assert "2 runs of 2 scenarios of life-helper" in notes
+    assert "A part of the suite: 2 of 4 scenarios (--limit 2); 2 left out." in notes
+    assert "another suite: 2 runs" in notes
+    like = Run.load(tmp_path / "three")
+    (three,) = lhkit.History.load(tmp_path, like=like).points
+    assert three.folder.name == "three"
+    write_run(tmp_path / "whole", "pppf", 1)
+    assert [point.folder.name for point in lhkit.History.load(tmp_path).points] == ["whole"]
+
+
+@pytest.mark.parametrize(("locale", "text"), [("en", "run its command again"), ("ko", "같은 명령")])
+def test_history_of_unfinished_runs_says_what_to_run(
+    tmp_path: Path, locale: str, text: str
+) -> None:
+    write_run(tmp_path / "killed", "p", scenarios=HASHES)
+    (_, unfinished, *_) = lhkit.History.load(tmp_path).table(load_catalog(locale)).notes
+    assert text in unfinished
+
+
 def test_history_of_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingRunError, match=r"has no run\. Give a folder of runs"):
         lhkit.History.load(tmp_path)

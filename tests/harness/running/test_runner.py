@@ -1,10 +1,12 @@
 """replay(): isolation, concurrency, retries and resuming."""
 
 import asyncio
+import io
 import itertools
 import json
+import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -424,6 +426,51 @@ async def test_progress_bar_is_optional(
     assert capsys.readouterr() == ("", "")
     await play(scenarios_of(load, 2), gold_model, progress=True)
     assert "2/2" in capsys.readouterr().err
+
+
+class Screen(io.StringIO):
+    """Standard error; `moved` is set once the same line was drawn three times."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal, self.moved = is_terminal, asyncio.Event()
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.getvalue().count("the model reads the prompt: ") >= 3:
+            self.moved.set()
+        return written
+
+
+class Reading(ScriptedModel):
+    """Reads its first prompt until `until` is set."""
+
+    until: asyncio.Event | None = None
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if self.until is not None:
+            await self.until.wait()
+        async for event in super().stream(request):
+            yield event
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+async def test_progress_bar_moves_in_a_terminal_while_a_prompt_is_read(
+    play: Play, load: Load, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    screen = Screen(is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    monkeypatch.setattr("lhkit.harness.running.run.TICK_S", 0.001)
+    model = Reading(lambda _: say("hi"))
+    model.until = screen.moved if is_terminal else None
+    await play(scenarios_of(load, 2), model, progress=True, concurrency=1)
+    assert "2/2" in screen.getvalue()
+    assert screen.moved.is_set() is is_terminal
+    assert screen.getvalue().split("\r")[-1].startswith("100%")
 
 
 class Owned(ScriptedModel):

@@ -262,6 +262,71 @@ async def test_broken_rule_is_recorded_and_fails_the_sample(
     ]
 
 
+def deleted_unseen(before: Any, after: Any, calls: Any) -> list[tuple[str, str]]:
+    """Notes are found before one is added."""
+    seen, broken = False, []
+    for made in calls:
+        seen = seen or (made.tool == "find_notes" and made.outcome == "ok")
+        if made.tool == "add_note" and made.ran and not seen:
+            broken.append(("r1_search_first", str(made.effective_args["text"])))
+        made.result.clear()  # a copy: the record keeps its own
+    return [*broken, *one_note_only(before, after)]
+
+
+class ByMethod:
+    """The same rule with other signatures."""
+
+    def by_keyword(self, before: Any, after: Any, *, calls: Any) -> list[tuple[str, str]]:
+        return deleted_unseen(before, after, calls)
+
+    def by_other_name(self, before: Any, after: Any, made: Any, /) -> list[tuple[str, str]]:
+        return deleted_unseen(before, after, made)
+
+    def by_default(self, before: Any, after: Any, calls: Any = ()) -> list[tuple[str, str]]:
+        return deleted_unseen(before, after, calls)
+
+    def without(self, before: Any, after: Any, limit: int = 1) -> list[tuple[str, str]]:
+        return [("r1_limit", str(limit))]
+
+    def anything(self, *states: Any, **more: Any) -> list[tuple[str, str]]:
+        return [("r1_any", f"{len(states)} {more}")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        (deleted_unseen, "r1_search_first"),
+        (ByMethod().by_keyword, "r1_search_first"),
+        (ByMethod().by_other_name, "r1_search_first"),
+        (ByMethod().by_default, "r1_search_first"),
+        (ByMethod().without, "r1_limit"),
+        (ByMethod().anything, "r1_any"),
+        (one_note_only, None),
+    ],
+)
+async def test_broken_rules_get_the_calls_if_they_take_them(
+    load: Load, toolset: Any, play: Play, tmp_path: Path, rule: Any, broken: str | None
+) -> None:
+    run = await play(load(ADD), toolset=Ruled(toolset, rule), run_dir=tmp_path / "run")
+    (record,) = run.records
+    assert [each.code for each in record.score.violations] == ([broken] if broken else [])
+    assert [call.outcome for call in record.trajectory.calls] == ["ok"]
+    (again,) = rescore(run, load(ADD), Ruled(toolset, rule)).records
+    assert again.trajectory.broken_rules == record.trajectory.broken_rules
+
+
+async def test_broken_rule_over_calls_passes_a_right_order(
+    load: Load, toolset: Any, play: Play
+) -> None:
+    replies = [call("find_notes"), call("add_note", text="milk"), say("done")]
+    expected = ADD.replace("[{tool: add_note", "[{tool: find_notes}, {tool: add_note")
+    run = await play(
+        load(expected), lambda *_: ScriptedModel(replies), toolset=Ruled(toolset, deleted_unseen)
+    )
+    (record,) = run.records
+    assert (record.score.violations, record.score.verdict) == ((), Verdict.PASS)
+
+
 @pytest.mark.parametrize("rule", [(1, "2 notes"), ("r1_one", None), ("r1_one", {"notes": 2})])
 async def test_invalid_broken_rules_make_the_sample_invalid(
     load: Load, toolset: Any, play: Play, rule: Any

@@ -1,4 +1,4 @@
-"""A shopping list with two tools: one reads, one writes."""
+"""A shopping list with three tools: one reads, two write."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -10,7 +10,9 @@ from lhkit import Assistant, ToolErr, ToolOk, ToolRegistry, ToolResult
 
 registry = ToolRegistry()
 
+Items = dict[str, int]  # name -> quantity
 ItemName = Annotated[str, Field(min_length=1, max_length=40)]
+Quantity = Annotated[int, Field(ge=1, le=99)]
 
 INSTRUCTIONS = """\
 You keep a shopping list. Answer briefly.
@@ -19,18 +21,32 @@ You keep a shopping list. Answer briefly.
 
 
 @registry.tool()
-def list_items(deps: list[str]) -> ToolResult:
+def list_items(deps: Items) -> ToolResult:
     """List what is on the shopping list."""
-    return ToolOk({"items": list(deps)})
+    return ToolOk({"items": rows(deps)})
 
 
-@registry.tool(destructive=True, claims={"en": ["added", "put"]})
-def add_item(name: ItemName, deps: list[str]) -> ToolResult:
+@registry.tool(destructive=True, claims={"en": ["added", "put"], "ko": ["추가했", "넣었"]})
+def add_item(name: ItemName, deps: Items, quantity: Quantity = 1) -> ToolResult:
     """Add an item to the shopping list."""
     if name in deps:
         return ToolErr("r1_duplicate", f"{name} is on the list already. Nothing has to be added.")
-    deps.append(name)
-    return ToolOk({"added": name})
+    deps[name] = quantity
+    return ToolOk({"added": name, "quantity": quantity})
+
+
+@registry.tool(destructive=True, claims={"en": ["removed", "took"], "ko": ["뺐", "지웠"]})
+def remove_item(name: ItemName, deps: Items) -> ToolResult:
+    """Remove an item from the shopping list."""
+    if name not in deps:
+        return ToolErr("not_found", f"{name} is not on the list. Use a name of list_items.")
+    del deps[name]
+    return ToolOk({"removed": name})
+
+
+def rows(items: Items) -> list[dict[str, Any]]:
+    """Return the list as rows, each with an id."""
+    return [{"id": name, "quantity": quantity} for name, quantity in items.items()]
 
 
 class Session:
@@ -38,13 +54,13 @@ class Session:
 
     registry = registry
 
-    def __init__(self, items: list[str]) -> None:
+    def __init__(self, items: Items) -> None:
         self.items = items
         self.today = date.today()
         self.assistant = Assistant(instructions=INSTRUCTIONS, deps=items)
 
     def state(self) -> Mapping[str, Any]:
-        return {"items": [{"id": name} for name in self.items]}
+        return {"items": rows(self.items)}
 
     def close(self) -> None:
         """Close what `open` opened, such as a database."""
@@ -54,10 +70,10 @@ class ShoppingList:
     """Opens a fresh list for each conversation."""
 
     name = "shopping-list"
-    locales = ("en",)
+    locales = ("en", "ko")
 
     def open(self, world: Mapping[str, Any], locale: str) -> Session:
-        return Session([row["id"] for row in world.get("items", [])])
+        return Session({row["id"]: row.get("quantity", 1) for row in world.get("items", [])})
 
 
 toolset = ShoppingList()
