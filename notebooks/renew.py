@@ -103,7 +103,7 @@ def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         store_widget_state=False,
     )
     # the language of the stored outputs, whatever that of the machine is
-    executed: nbformat.NotebookNode = client.execute(env={**os.environ, "LANG": "ko_KR.UTF-8"})
+    executed: nbformat.NotebookNode = client.execute(env={**os.environ, "LANG": "ko_KR.UTF-8"})  # noqa: TID251
     return executed
 
 

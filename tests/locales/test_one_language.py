@@ -15,7 +15,6 @@ import pytest
 from typer.testing import CliRunner
 
 import lhkit
-from lhkit.base.locales.messages import message_locales, translate
 from lhkit.cli.frame.parser import build_parser
 from tests.cli.test_help import EXAMPLES, never
 

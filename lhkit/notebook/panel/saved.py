@@ -13,7 +13,7 @@ from typing import Any, assert_never
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog
 from lhkit.base.text import visible, whole_unicode
-from lhkit.chat.truth import claim_text, truth_lines
+from lhkit.chat.truth import truth_lines
 from lhkit.confirm.summary import pretty
 from lhkit.conversation.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import result_to_dict
@@ -109,7 +109,7 @@ def _item(item: Item, catalog: Catalog) -> str:
             return f"<p><b>{escaped(_cut(text))}</b></p>{_pre(detail)}"
         case TruthItem(calls=calls, claim=claim):
             lines = truth_lines(calls, catalog)
-            return truth_html(lines, "" if claim is None else claim_text(claim, catalog))
+            return truth_html(lines, claim, catalog)
         case OptInRequested():
             return ""
         case _:
