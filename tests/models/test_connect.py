@@ -1,4 +1,4 @@
-"""`lhkit.connect`: a model in Python as on the command line, and messages that speak of keywords."""
+"""`lhkit.connect`: the keywords of a served model, and messages that speak of them."""
 
 import pytest
 

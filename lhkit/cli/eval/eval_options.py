@@ -14,6 +14,7 @@ from lhkit.cli.frame.options import (
     DIALECT,
     DTYPE,
     RUNTIME,
+    SCORE,
     Details,
     HtmlFile,
     JunitFile,
@@ -64,7 +65,10 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         ),
         "keep_prompts": typer.Option(help="Keep prompt texts in the records."),
         "keep_states": typer.Option(help="Keep whole states in the records, not only changes."),
+        "scores": SCORE,
     }
+
+    scores: tuple[str, ...] = ()
 
     paths: Paths = ()
     split: Annotated[
