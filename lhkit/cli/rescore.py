@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import model_validator
 
 from lhkit.base.errors import RunError
 from lhkit.base.locales import Catalog, load_catalog
@@ -15,7 +14,6 @@ from lhkit.cli.frame.command import command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import Details, Paths, RunFolder, SelectOptions, Toolset
-from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.harness.records.store import SCORES, write_rescored
 from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.results import Run
@@ -34,7 +32,6 @@ class RescoreOptions(SelectOptions):
     run: RunFolder
     paths: Paths = ()
     toolset: Toolset = DEFAULT_TOOLSET
-    _project = model_validator(mode="before")(find_project_toolset)
     into: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Folder of the new run. Default: RUN-rescored."),
