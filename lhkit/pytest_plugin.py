@@ -7,6 +7,7 @@ the fixtures `scenario` and `lhkit_record`. Every option is also a key of pytest
 
 A sample that fails is a failed test, an infrastructure error is an error. With `--lhkit-run NAME`
 each record is written to a run folder at once, and the next call runs only what is missing in it.
+With `--lhkit-baseline RUN` the comparison decides, and samples that fail are expected to.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 if TYPE_CHECKING:
-    from lhkit.cli.suite_run import PlannedSuite, SuitePlanner, SuiteRecorder
+    from lhkit.cli.suite_run import PlannedSuite, SuiteGate, SuitePlanner, SuiteRecorder
     from lhkit.harness.records.record import SampleRecord
     from lhkit.harness.running.run_options import RunOptions
     from lhkit.harness.scenarios.scenario import Scenario
@@ -34,6 +35,7 @@ _PLUGIN = pytest.StashKey["Plugin"]()
 _OUTCOME = pytest.StashKey[dict[str, Any]]()
 _SCORES = pytest.StashKey[list[str]]()
 """The results of a sample's scores, as lines."""
+_COMPARED = pytest.StashKey[str]()
 _REPLIES = pytest.StashKey[list[Any]]()
 """Identities, and the counts of `ReadCalls`, as values that a worker of xdist can send."""
 
@@ -85,10 +87,31 @@ OPTIONS = (
     _Option("scores", tuple, "Your own scores: FILE.py:NAME; repeatable.", "score"),
 )
 _RUN = _Option("", str, "Write the records to runs/NAME, and run only what is missing.", "run")
+_BASELINE = _Option(
+    "",
+    str,
+    "A run to compare with: it decides, and what failed there, too, is xfailed.",
+    "baseline",
+)
+_MOST = _Option(
+    "", int, "With a baseline: at most so many scenarios may regress.", "max_regressions"
+)
+_OWN = (_RUN, _BASELINE, _MOST)
+"""Options that are not those of a run."""
 
 
 class SampleFailedError(Exception):
-    """A sample failed; the message is the report."""
+    """A sample failed; the message is the report.
+
+    Attributes:
+        name: of its scenario in its wording.
+        has_occurred: whether a violation occurred in it.
+    """
+
+    def __init__(self, message: str, *, name: str = "", has_occurred: bool = False) -> None:
+        super().__init__(message)
+        self.name = name
+        self.has_occurred = has_occurred
 
 
 class InfrastructureError(pytest.fail.Exception):  # type: ignore[name-defined,misc]
@@ -109,7 +132,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     }
     kinds: dict[type, Any] = {bool: "bool", str: "string", tuple: "args"}
     kinds[int] = "int" if pytest.version_tuple >= (8, 4) else "string"
-    for option in (*OPTIONS, _RUN):
+    for option in (*OPTIONS, *_OWN):
         group.addoption(option.flag, dest=option.key, help=option.help, **actions[option.kind])
         parser.addini(option.key, option.help, type=kinds[option.kind], default=None)
 
@@ -119,8 +142,9 @@ def _given(config: pytest.Config, option: _Option) -> Any:
     value = config.getoption(option.key)
     if value is None:
         try:
-            value = config.getini(option.key) or None
-            value = int(value) if value and option.kind is int else value
+            value = config.getini(option.key)
+            value = None if value is False or value in ("", []) else value
+            value = int(value) if value is not None and option.kind is int else value
         except (pytest.UsageError, TypeError, ValueError) as error:  # do not name the key
             raise pytest.UsageError(f"{option.key} is invalid: {error}") from None
     return tuple(value) if isinstance(value, list) else value
@@ -133,7 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "lhkit(*paths, toolset=None): run the test once for each sample of scenario files",
     )
     plugin = config.stash[_PLUGIN] = Plugin(config)
-    if any(_given(config, option) is not None for option in (*OPTIONS, _RUN)):
+    if any(_given(config, option) is not None for option in (*OPTIONS, *_OWN)):
         from lhkit.base.errors import LhkitError
 
         try:
@@ -206,7 +230,8 @@ def assert_passed(record: "SampleRecord") -> None:
     if score.verdict is Verdict.PASS and not occurred:
         return
     conversation = transcript(record, load_catalog("en"), max_chars=2_000)
-    raise SampleFailedError("\n".join([*score.reasons, *occurred, "", conversation]))
+    message = "\n".join([*score.reasons, *occurred, "", conversation])
+    raise SampleFailedError(message, name=record.sample_id.name, has_occurred=bool(occurred))
 
 
 def _occurred(record: "SampleRecord") -> list[str]:
@@ -300,6 +325,7 @@ class Plugin:
     _planned: "dict[tuple[str, Path], PlannedSuite]" = field(default_factory=dict)
     _manifest: str = ""
     _recorder: "SuiteRecorder | None" = None
+    _gate: "SuiteGate | None" = None
     _usage_error: str = ""
     _notices: list[str] = field(default_factory=list)
     _errors: Counter[str] = field(default_factory=Counter)
@@ -351,7 +377,8 @@ class Plugin:
         """
         from lhkit.harness.records.store import open_journal, read_manifest, require_run_name
 
-        self.options()
+        options = self.options()
+        self._load_gate(is_failed_only=options.failed is not None)
         if self.folder is None:
             return
         require_run_name(_given(self.config, _RUN), option=_RUN.flag)
@@ -367,6 +394,31 @@ class Plugin:
             places = [folder / file for folder in folders]
             file = str(next((place for place in places if place.is_file()), file))
         return f"{file}{colon}{name}"
+
+    @property
+    def is_compared(self) -> bool:
+        """True if a comparison decides, not each sample."""
+        return _given(self.config, _BASELINE) is not None
+
+    def _load_gate(self, *, is_failed_only: bool) -> None:
+        from lhkit.base.errors import UsageError
+
+        name, most = _given(self.config, _BASELINE), _given(self.config, _MOST)
+        if name is None and most is not None:
+            raise UsageError(f"{_MOST.flag} is for a comparison: give {_BASELINE.flag} too")
+        if name is None:
+            return
+        if most is not None and most < 0:
+            raise UsageError(f"{_MOST.flag}={most}: give at least 0")
+        from lhkit.cli.suite_run import SuiteGate
+
+        folder = self.config.rootpath / name
+        self._gate = SuiteGate.load(
+            folder if folder.is_dir() else Path(name),
+            self.config.rootpath / "runs",
+            most,
+            is_failed_only=is_failed_only,
+        )
 
     def samples(self, path: Path, toolset: str, folder: Path) -> list[Sample]:
         """Return the samples of a scenario file.
@@ -445,8 +497,10 @@ class Plugin:
         from lhkit.settings import load_settings
 
         same_id = _same_id(samples.values())
-        if self.folder and (error := _several_toolsets(samples.values()) or same_id):
-            raise UsageError(error)
+        if (self.folder or self.is_compared) and (
+            error := _several_toolsets(samples.values()) or same_id
+        ):
+            raise UsageError(f"{(_RUN if self.folder else _BASELINE).flag} {error}")
         options, settings = self.options(), load_settings()
         if not (options.model or options.base_url or settings.base_url):
             for item in samples:
@@ -511,6 +565,10 @@ class Plugin:
                 for result in recorded.scores
                 for value in result.values
             ]
+        if self.is_compared:
+            from lhkit.cli.suite_run import record_line
+
+            item.stash[_COMPARED] = record_line(record)
         if self.folder is not None:
             item.stash[_OUTCOME] = {
                 "sample": str(record.sample_id),
@@ -537,6 +595,16 @@ class Plugin:
             isinstance(error, SampleFailedError) and isinstance(item, ScenarioItem)
         ):
             report.longrepr = _short_repr(call.excinfo, item)
+        if (
+            self._gate is not None
+            and isinstance(error, SampleFailedError)
+            and not error.has_occurred
+            and not self._gate.is_decided_by(error.name)
+        ):
+            report.outcome, report.wasxfail = "skipped", str(error).partition("\n")[0]
+        if _COMPARED in item.stash:
+            report.lhkit_compared = item.stash[_COMPARED]
+            del item.stash[_COMPARED]
         if _REPLIES in item.stash:
             report.lhkit_replies = item.stash[_REPLIES]
             del item.stash[_REPLIES]
@@ -559,6 +627,8 @@ class Plugin:
         if hasattr(report, "lhkit_replies"):
             self._replies.append(report.lhkit_replies)
         self._scores += getattr(report, "lhkit_scores", ())
+        if self._gate is not None and hasattr(report, "lhkit_compared"):
+            self._gate.add(report.lhkit_compared)
         self._skipped += report.skipped and _NO_MODEL in str(report.longrepr)
         if hasattr(report, "lhkit_outcome") and self.folder is not None:
             from lhkit.cli.suite_run import SuiteRecorder
@@ -616,6 +686,9 @@ class Plugin:
             self._recorder.close()
             if self._recorder.error and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        result = self._gate.check() if self._gate is not None else None
+        if result is not None and result.exit_code and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._usage_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         if self._runner is not None and self._planner is not None:
@@ -633,6 +706,9 @@ class Plugin:
         if self._recorder is not None:
             yield from self._recorder.summary()
         yield from self._notices
+        if self._gate is not None and (result := self._gate.check()) is not None:
+            yield from (*result.remarks, *result.findings)
+            yield from self._gate.regressed_lines()
         for error, count in self._errors.items():
             if count > _SHOWN_ERRORS:
                 first = error.partition("\n")[0]
@@ -651,7 +727,7 @@ def _several_toolsets(samples: Iterable[Sample]) -> str:
     if len(toolsets) == 1:
         return ""
     return (
-        f"--lhkit-run writes the run of one toolset, and the tests use {', '.join(toolsets)}. "
+        f"is for the run of one toolset, and the tests use {', '.join(toolsets)}. "
         "Run them separately."
     )
 
@@ -663,8 +739,8 @@ def _same_id(samples: Iterable[Sample]) -> str:
         first = paths.setdefault(sample.scenario.id, sample.path)
         if first != sample.path:
             return (
-                f"--lhkit-run: {first} and {sample.path} both have a scenario "
-                f"{sample.scenario.id!r}. Make each id unique, or run the files separately."
+                f"needs unique ids: {first} and {sample.path} both have a scenario "
+                f"{sample.scenario.id!r}. Rename one, or run the files separately."
             )
     return ""
 

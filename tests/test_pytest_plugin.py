@@ -312,6 +312,85 @@ def test_plugin_runs_only_what_failed_with_lf(project: Path, run_pytest: RunPyte
     assert "shopping.scenario.yaml::add PASSED" in output
 
 
+ACCEPTED = ("--lhkit-baseline=accepted",)
+REGRESSIONS = "lhkit: Regressions: "
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "code", "counts", "text"),
+    [
+        ("gold", (), 1, {"passed": 3}, "the paired test can only fail from 6 on"),
+        ("silent", (), 1, {"xfailed": 3}, "lhkit: Cannot tell whether this session is worse than"),
+        ("gold", ("0",), 0, {"passed": 3}, f"{REGRESSIONS}none of the 3 scenarios that passed"),
+        ("silent", ("0",), 1, {"failed": 3}, f"{REGRESSIONS}3 scenarios passed in accepted"),
+        ("silent", ("2",), 1, {"xfailed": 3}, "lhkit:   add · turn 0: add_item was expected and"),
+        ("silent", ("3",), 1, {"xfailed": 3}, "--max-regressions 3 could not have failed"),
+        ("silent", ("0", "-k", "add"), 1, {"failed": 1}, "and missing in this run (2): list, rej"),
+        ("silent", ("1", "-k", "add"), 1, {"xfailed": 1}, "could not have failed"),
+        ("silent", ("0", "--lhkit-repeats=2"), 1, {"failed": 6}, f"{REGRESSIONS}3 scenarios"),
+    ],
+)
+def test_plugin_compares_with_a_baseline(
+    model: str,
+    options: tuple[str, ...],
+    code: int,
+    counts: dict[str, int],
+    text: str,
+    run_pytest: RunPytest,
+) -> None:
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+    most = (f"--lhkit-max-regressions={options[0]}", *options[1:]) if options else ()
+    ended, output = run_pytest(TOOLSET, f"--lhkit-model={model}", *ACCEPTED, *most)
+    assert ended == code, output
+    found = outcomes(output)
+    found.pop("deselected", None)
+    assert found == counts
+    assert text in output
+
+
+@pytest.mark.parametrize("more", [(), pytest.param(("-n2",), marks=pytest.mark.slow)])
+def test_plugin_expects_failures_of_the_baseline_also_of_kept_samples(
+    more: tuple[str, ...], project: Path, run_pytest: RunPytest
+) -> None:
+    edit(project / "tools.py", *BROKEN["broken_handler"])
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 1
+    options = (*NIGHTLY, *ACCEPTED, "--lhkit-max-regressions=0", *more)
+    for _ in range(2):  # the second time the records are those of the run folder
+        code, output = run_pytest(*options)
+        assert (code, outcomes(output)) == (0, {"passed": 2, "xfailed": 1})
+        assert "Regressions: none of the 2 scenarios that passed in accepted" in output
+    assert "Kept from the previous run: 3 of 3 samples." in output
+
+
+def test_plugin_reads_0_regressions_from_the_configuration(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+    text = "[pytest]\nlhkit_baseline = accepted\nlhkit_max_regressions = 0\n"
+    (project / "tox.ini").write_text(text, encoding="utf-8")
+    code, output = run_pytest(*GOLD)
+    assert (code, "Regressions: none of the 3" in output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--lhkit-max-regressions=0",), "is for a comparison: give --lhkit-baseline too"),
+        (("--lhkit-baseline=nowhere",), "nowhere is not a run folder"),
+        ((*ACCEPTED, "--lhkit-failed=accepted"), "so nothing can be concluded"),
+        ((*ACCEPTED, "--lhkit-max-regressions=-1"), "give at least 0"),
+    ],
+)
+def test_plugin_refuses_a_baseline_that_decides_nothing(
+    options: tuple[str, ...], message: str, run_pytest: RunPytest
+) -> None:
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+    code, output = run_pytest(*GOLD, *options)
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert message in output
+    assert "Traceback" not in output
+
+
 SELF_KILL = """
     def open(self, world, locale):
         import os, pathlib

@@ -167,6 +167,8 @@ class _Matrix:
         lines = [self.catalog.text(key, number=number, count=count, arm=name)]
         if run and (models := unverified_models(run.manifest)):
             lines.append(self.catalog.text("eval.unsure", models=", ".join(models)))
+        if run and not run.manifest.code_sha256:
+            lines.append(self.catalog.text("eval.unknown_code", count=run.kept))
         print_lines(lines, self.console)
         return run
 

@@ -10,15 +10,22 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
 from lhkit.base.errors import LhkitError, UsageError
 from lhkit.base.locales import load_catalog
+from lhkit.base.options import validate_options
 from lhkit.base.redaction import masked, without_secrets
+from lhkit.base.text import one_line
 from lhkit.cli.eval.evaluation import OpenedModel, prepare_evaluation, read_provenance
+from lhkit.cli.frame.options import ThresholdOptions
+from lhkit.cli.frame.thresholds import ThresholdResult, check_thresholds, load_baseline
+from lhkit.harness.figures.regressions import count_regressions
 from lhkit.harness.records.manifest import Manifest
-from lhkit.harness.records.record import SampleRecord, encode_record
+from lhkit.harness.records.record import SampleRecord, decode_line, encode_record
 from lhkit.harness.records.resume import SampleHashes
 from lhkit.harness.records.score_record import ScoreRecord, encode_score, with_checks
 from lhkit.harness.records.store import (
@@ -32,6 +39,7 @@ from lhkit.harness.records.store import (
     write_manifest,
 )
 from lhkit.harness.records.wall_clock import WallClock
+from lhkit.harness.results.results import Run
 from lhkit.harness.running.plan import PlannedScenario, run_clock
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import Execution, begin_invocation, new_execution, run_manifest
@@ -41,6 +49,9 @@ from lhkit.harness.running.scores import load_scores
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import load
+
+_SHOWN_REGRESSIONS = 20
+_REASON_CHARS = 300
 
 
 class ModelUnavailableError(LhkitError):
@@ -70,9 +81,9 @@ class PlannedSuite:
         sample, line = self.scenarios[scenario].sample(repeat), ""
         record = self.execution.records.get(sample.sample_id)
         if record is None:
-            with _short_log():
+            with _quiet_log():
                 record = cast(SampleRecord, await self.execution.run_sample(sample))  # not encoded
-            line = masked(encode_record(record))  # only this process knows the secrets
+            line = record_line(record)
         results, new = await self.scorer.score(record)
         return RecordedSample(
             record=with_checks(record, results),
@@ -99,21 +110,24 @@ class RecordedSample:
     score_lines: tuple[str, ...]
 
 
-@contextmanager
-def _short_log() -> Iterator[None]:
-    """Leave out the tracebacks of lhkit's own errors, which pytest would show of each test."""
+def record_line(record: SampleRecord) -> str:
+    """Return the line of a record; for the process that ran it, which alone knows the secrets."""
+    return masked(encode_record(record))
 
-    def shorten(record: logging.LogRecord) -> bool:
-        if record.exc_info and isinstance(error := record.exc_info[1], LhkitError):
-            record.msg, record.exc_info = f"{record.msg}: {type(error).__name__}", None
-        return True
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Leave out lhkit's own errors, which are the reason of the sample, from the captured log."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], LhkitError))
 
     logger = logging.getLogger("lhkit.chat.controller")
-    logger.addFilter(shorten)
+    logger.addFilter(keep)
     try:
         yield
     finally:
-        logger.removeFilter(shorten)
+        logger.removeFilter(keep)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -289,3 +303,66 @@ class SuiteRecorder:
             yield load_catalog("en").text("eval.kept", count=len(self._kept), asked=total)
         if self.error:
             yield self.error
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class SuiteGate:
+    """Compares the samples of a session with a baseline, as `lhkit eval --baseline` does.
+
+    Attributes:
+        baseline: the accepted run.
+        options: the thresholds.
+    """
+
+    baseline: Run
+    options: ThresholdOptions
+    _records: list[SampleRecord] = field(default_factory=list)
+
+    @classmethod
+    def load(
+        cls, baseline: Path, runs_dir: Path, max_regressions: int | None, *, is_failed_only: bool
+    ) -> "SuiteGate":
+        """Load and check a baseline.
+
+        Raises:
+            RunError: it is not a run.
+            UsageError: nothing could be concluded from the comparison.
+            MissingPackageError: a package of the extra `eval` is not installed.
+        """
+        import_module("lhkit.harness.figures.statistics")  # before anything is run
+        return cls(
+            baseline=load_baseline(baseline, runs_dir, is_failed_only=is_failed_only),
+            options=validate_options(
+                ThresholdOptions, baseline=baseline, max_regressions=max_regressions
+            ),
+        )
+
+    def add(self, line: str) -> None:
+        """Add the record of a sample."""
+        self._records.append(decode_line(line))
+
+    def is_decided_by(self, name: str) -> bool:
+        """Return whether one failed sample of a scenario in a wording misses the threshold."""
+        before = [record for record in self.baseline.records if record.sample_id.name == name]
+        passed = {record.is_passed for record in before if record.is_valid}
+        return self.options.max_regressions == 0 and passed == {True}
+
+    def check(self) -> ThresholdResult | None:
+        """Return what the comparison decides; None if no sample was run."""
+        if not self._records:
+            return None
+        run = Run(records=self._records, name="this session")
+        return check_thresholds(run, self.options, load_catalog("en"), baseline=self.baseline)
+
+    def regressed_lines(self) -> Iterator[str]:
+        """Yield the first reason of each scenario that regressed."""
+        regressed = count_regressions(self.baseline.records, self._records).regressed
+        for name in regressed[:_SHOWN_REGRESSIONS]:
+            failed = (
+                record
+                for record in self._records
+                if record.sample_id.scenario == name and record.is_valid and not record.is_passed
+            )
+            for record in islice(failed, 1):
+                reason = one_line(next(iter(record.score.reasons), ""), max_chars=_REASON_CHARS)
+                yield f"  {record.sample_id} · {reason}"

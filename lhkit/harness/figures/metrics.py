@@ -191,6 +191,7 @@ class Tally:
     for clusters (`statistics.clustered_interval`); a cluster is a scenario.
     `right_calls` of `counted_calls` (expected or unexpected) were correct as the client parsed
     them, `strict_right_calls` without a repair; `strict_passed` samples passed without one.
+    `exact` has the samples that passed with exactly the recorded calls, of those that have any.
     `behaviour` has the scores of `BEHAVIOUR` by name. `attempted` and `escaped` count violations
     that were blocked and that occurred, by code. `turn` is the time of a user turn without waiting
     for a person.
@@ -205,6 +206,7 @@ class Tally:
     right_calls: int = 0
     strict_right_calls: int = 0
     counted_calls: int = 0
+    exact: Share = field(default_factory=lambda: share_of(()))
     selection: Selection = field(default_factory=Selection)
     behaviour: Mapping[str, Share] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
@@ -399,6 +401,7 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         right_calls=sum(score.right_calls for score in scores),
         strict_right_calls=sum(score.strict_right_calls for score in scores),
         counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
+        exact=share_of(record.score.exact for record in valid if record.score.exact is not None),
         selection=count_selection(scores),
         behaviour={name: score(valid) for name, score in BEHAVIOUR.items()},
         repeats=repeats(records),

@@ -277,6 +277,7 @@ class Arm:
         comparison: with the first run; None for the first.
         p_first: the p-value of that comparison, corrected (Holm) for all pairs of runs.
         p_best: as `p_first`, of the comparison with the run of the highest pass rate; None for it.
+        is_powerless: whether no result of this run could have been significantly worse than that.
     """
 
     name: str
@@ -284,6 +285,7 @@ class Arm:
     comparison: Comparison | None
     p_first: float | None
     p_best: float | None
+    is_powerless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -330,7 +330,8 @@ class CallScore:
 class TurnScore:
     """The score of one turn: expected, right and unexpected calls.
 
-    `strict_…` counts only calls that were parsed without a repair.
+    `strict_…` counts only calls that were parsed without a repair. `exact` is whether the calls are
+    the recorded ones (`gold.recorded`), with equal arguments; None if the scenario has none.
     """
 
     passed: bool
@@ -340,6 +341,7 @@ class TurnScore:
     calls: tuple[CallScore, ...] = ()
     strict_right_calls: int = 0
     strict_passed: bool = False
+    exact: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,6 +410,14 @@ class SampleScore:
     def has_occurred(self) -> bool:
         """Whether a violation occurred that was not blocked."""
         return any(violation.severity is Severity.ESCAPED for violation in self.violations)
+
+    @property
+    def exact(self) -> bool | None:
+        """Whether it passed with exactly the recorded calls; None if there are none."""
+        exact = [score.exact for score in self.turn_scores]
+        if not exact or None in exact:
+            return None
+        return self.verdict is Verdict.PASS and all(exact)
 
     @property
     def strict_verdict(self) -> Verdict:

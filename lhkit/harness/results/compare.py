@@ -136,6 +136,16 @@ def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
     corrected = {frozenset(at): p for at, p in zip(places, holm(p_values), strict=True)}
     summaries = [run.summary() for _, run in runs]
     best = max(range(len(runs)), key=lambda arm: summaries[arm].total.pass_rate or 0.0)
+
+    def is_powerless(arm: int) -> bool:
+        """Return whether an arm that failed everything would not be separated from the best."""
+        losses: Counter[str] = Counter()
+        for sample in verdicts[arm].keys() & verdicts[best].keys():
+            losses[sample.scenario] -= verdicts[best][sample]
+        at = places.index((min(arm, best), max(arm, best)))
+        worst = [*p_values[:at], sign_flip(losses.values()), *p_values[at + 1 :]]
+        return holm(worst)[at] >= ALPHA
+
     return tuple(
         Arm(
             name=name,
@@ -143,6 +153,7 @@ def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
             comparison=compare(runs[0][1], run) if number else None,
             p_first=corrected.get(frozenset({0, number})),
             p_best=corrected.get(frozenset({best, number})),
+            is_powerless=number != best and is_powerless(number),
         )
         for number, ((name, run), summary) in enumerate(zip(runs, summaries, strict=True))
     )

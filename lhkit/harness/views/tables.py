@@ -45,6 +45,7 @@ _CLAIM_CHARS = 160
 _SHOWN_CLAIMS = 5
 _LISTED_CLAIMS = 200
 _SHOWN_NAMES = 5
+_SHOWN_TOOLS = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +211,43 @@ def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
         )
         for key, tallies in groups.items()
         if tallies
+    )
+
+
+def tool_rates(summary: Summary, catalog: Catalog) -> Table | None:
+    """Return, by expected tool, the samples with exactly the recorded calls and the passed ones.
+
+    None unless every scenario was recorded, as those of `lhkit import calls`.
+    """
+    total = summary.total
+    if not total.exact.whole or total.exact.whole < total.valid or not total.counted_calls:
+        return None
+    tallies = sorted(summary.by_tool, key=lambda tally: -tally.valid)
+    shown = {tally.name for tally in tallies[:_SHOWN_TOOLS]}
+    more = len(tallies) - len(shown)
+    return Table(
+        title=catalog.text("report.by_tool"),
+        columns=_row(
+            *map(catalog.text, ("report.by_tool", "table.exact", "table.accepted_interval"))
+        ),
+        rows=tuple(
+            _exact_and_passed(
+                tally, _code(tally.name) if tally.name else catalog.text("report.no_call")
+            )
+            for tally in summary.by_tool
+            if tally.name in shown
+        ),
+        totals=(_exact_and_passed(total, catalog.text("table.total")),),
+        notes=(catalog.text("table.more", count=more),) if more else (),
+    )
+
+
+def _exact_and_passed(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
+    passed = f"{_aligned(tally.passed, tally.valid)}{interval_text(tally.interval)}"
+    return _row(
+        label,
+        _aligned(tally.exact.part, tally.exact.whole),
+        Cell(passed, rate=tally.pass_rate, interval=tally.interval),
     )
 
 
@@ -766,14 +804,18 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
     selection = selection_line(arms[0].summary.selection, catalog)
     pairs = len(arms) * (len(arms) - 1) // 2
     best = next((arm.name for arm in arms if arm.p_best is None), "")
-    equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
+    others = [arm for arm in arms if arm.p_best is not None]
+    equal = [arm.name for arm in others if (arm.p_best or 0.0) >= ALPHA and not arm.is_powerless]
+    unknown = [arm.name for arm in others if arm.is_powerless]
     notes = [catalog.text("matrix.caption", pairs=pairs)]
     for arm in arms:
         if part := selection_line(arm.summary.selection, catalog):
             notes.append(f"{arm.name}: {part}")
-    if len(arms) > 2:
+    if len(arms) > 2 and (equal or not unknown):
         key = "best" if equal else "best_alone"
         notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
+    if unknown:
+        notes.append(catalog.text("matrix.powerless", best=best, names=", ".join(unknown)))
     columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
     return Table(
         title=title,
