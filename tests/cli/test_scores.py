@@ -89,7 +89,7 @@ async def test_scores_have_the_same_figures_by_every_door(
 
     await replay(scenarios, gold_model, run_dir=tmp_path / "runs" / "old", progress=False, **shared)
     old = RescoreOptions(
-        run=tmp_path / "runs" / "old", paths=(paths,), toolset=toolset, scores=names
+        run=tmp_path / "runs" / "old", paths=(paths,), toolset=toolset, score=names
     )
     assert await rescore_run(old, settings) == 0
     assert f"({3 * limit} computed, 0 were there already" in capsys.readouterr().out
@@ -100,7 +100,7 @@ async def test_scores_have_the_same_figures_by_every_door(
     into = old.model_copy(update={"into": tmp_path / "runs" / "again"})
     assert await rescore_run(into, settings) == 0
     assert figures(Run.load(tmp_path / "runs" / "again")) == expected
-    without = into.model_copy(update={"scores": ()})
+    without = into.model_copy(update={"score": ()})
     capsys.readouterr()
     assert await rescore_run(without, settings) == 0
     assert "The scores of old are not carried over (calls, few, grown)" in capsys.readouterr().out
