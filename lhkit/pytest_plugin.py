@@ -162,7 +162,8 @@ def _read_project(folder: Path, config: pytest.Config) -> dict[str, Any]:
     given = {name: value for name, value in given.items() if value is not None}
     try:
         project = find_project(folder)
-        keys = ("toolset", "model", "base_url", "dialect", "user")
+        keys = ("toolset", "model", "base_url", "dialect", "user", "scores")
+        given.pop("scores", None)  # those of the project and of the options add up
         return project.defaults(keys, given, load_settings()) if project else {}
     except LhkitError as error:
         raise pytest.UsageError(str(error)) from None
@@ -188,7 +189,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return what is taken from `lhkit.toml`."""
     values = config.stash[_PLUGIN].project_values()
-    shown = ", ".join(f"{name} {value}" for name, value in values.items())
+    shown = ", ".join(
+        f"{name} {' '.join(value) if isinstance(value, tuple) else value}"
+        for name, value in values.items()
+    )
     return [f"lhkit.toml: {shown}"] if shown else []
 
 
@@ -404,7 +408,9 @@ class Plugin:
                 self._beside(each, self.config.rootpath) for each in values["scores"]
             ]
         given = {name: value for name, value in values.items() if value is not None}
-        return validate_options(RunOptions, **{**self.project_values(), **given})
+        project = self.project_values()
+        scores = (*project.get("scores", ()), *given.get("scores", ()))
+        return validate_options(RunOptions, **{**project, **given, "scores": scores})
 
     def require_valid(self) -> None:
         """Check the options, and that the run folder can be written, before anything is collected.

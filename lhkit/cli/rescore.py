@@ -36,10 +36,11 @@ class RescoreOptions(SelectOptions):
         Path | None,
         typer.Option(file_okay=False, help="Folder of the new run. Default: RUN-rescored."),
     ] = None
-    scores: Annotated[
+    scores: tuple[str, ...] = ()
+    """Those of the project, for a run that is judged again."""
+    score: Annotated[
         tuple[str, ...],
         typer.Option(
-            "--score",
             metavar="FILE.py:NAME",
             help="Add your own score to RUN itself, without judging again; repeatable. With --into "
             "the run is judged again, and has this score too.",
@@ -63,11 +64,12 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         ScenarioError: a scenario is invalid.
     """
     old = Run.load(options.run).select(**options.values())
-    if options.scores and options.into is None:
+    if options.score and options.into is None:
         return await _add_scores(options, old, settings)
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    scores = load_scores(options.scores, toolset)  # before the records are judged
+    given = (*options.scores, *options.score)
+    scores = load_scores(given, toolset)  # before the records are judged
     scenarios = load_scenarios(paths)
     new = rescore(old, scenarios, toolset)
     if old.records and not new.records:
@@ -109,7 +111,7 @@ async def _add_scores(options: RescoreOptions, run: Run, settings: Settings) -> 
     if options.paths or run.toolset == DEFAULT_TOOLSET == options.toolset:
         scenarios = load_scenarios(scenarios_at(options.paths, options.toolset))
         states = rebuilt_states(scenarios, load(options.toolset))
-    scores = load_scores(options.scores)
+    scores = load_scores(options.score)
     before = {result.key for result in run.score_records if not result.error}
     new = await score_run(run, scores, states=states, adds=True, progress=True)
     catalog, console = load_catalog(settings.locale), wide_console()

@@ -32,6 +32,7 @@ dialect = "openai"
 locale = "ko"
 concurrency = 3
 user = "hasty"
+scores = "own.py:polite"
 """
 
 
@@ -173,6 +174,7 @@ def test_project_in_python_names_modules_beside_the_file(
                 "dialect": "openai",
                 "concurrency": 3,
                 "user": "hasty",
+                "scores": ("own.py:polite",),
                 "in settings": ("ko", ADDRESS),
             },
         ),
@@ -186,6 +188,7 @@ def test_project_in_python_names_modules_beside_the_file(
                 "dialect": "openai",
                 "concurrency": 1,
                 "user": "script",
+                "scores": ("own.py:polite",),
                 "in settings": ("ko", ADDRESS),
             },
         ),
@@ -198,6 +201,7 @@ def test_project_in_python_names_modules_beside_the_file(
                 "model": "gold",
                 "concurrency": 3,
                 "user": "hasty",
+                "scores": ("own.py:polite",),
                 "in settings": ("ko", None),
             },
         ),
@@ -360,3 +364,23 @@ def test_run_folder_of_a_server_is_named_by_its_address(project: Path, run: Run)
 def test_project_keys_are_options_that_exist() -> None:
     options = EvalOptions.model_fields.keys() | {"scenarios"}
     assert ProjectKeys.model_fields.keys() <= options
+
+
+def test_scores_of_project_and_command_add_up(project: Path, run: Run) -> None:
+    code = "from lhkit import score\n\n@score\ndef {0}(sample):\n    return len(sample.turns)\n"
+    for name in ("one", "two"):
+        (project / f"{name}.py").write_text(code.format(name), encoding="utf-8")
+    (project / "lhkit.toml").write_text(f'{TOOLSET}\nscores = ["one.py:one"]\n')
+    (project / "inner").mkdir()
+    code, out, _ = run("eval", "--model", "gold", "--name", "run", "--score", "two.py:two")
+    assert code == 0
+    assert "scores one.py:one" in out.splitlines()[0]
+    found = lhkit.Run.load(project / "runs" / "run")
+    assert {figure.name: figure.n for figure in found.summary().scores} == {"one": 3, "two": 3}
+    assert run("rescore", "runs/run")[0] == 0  # judges again, with those of the project
+    again = lhkit.Run.load(project / "runs" / "run-rescored")
+    assert [figure.name for figure in again.summary().scores] == ["one"]
+    (project / "lhkit.toml").write_text(f"{TOOLSET}\nscores = 3\n")
+    code, _, err = run("eval", "--model", "gold")
+    assert code == 2
+    assert "scores" in err

@@ -84,6 +84,12 @@ class ProjectKeys(BaseModel):
         default=None, description="Conversations at once, as for `--concurrency`."
     )
     user: User | None = Field(default=None, description="The simulated user, as for `--user`.")
+    scores: (
+        Annotated[
+            tuple[NonBlank, ...], BeforeValidator(_as_list), Field(min_length=1, strict=False)
+        ]
+        | None
+    ) = Field(default=None, description="Your own scores, besides those of `--score`.")
 
 
 KEYS = frozenset(ProjectKeys.model_fields)
@@ -164,6 +170,10 @@ def read_project(file: Path, *, folder: Path | None = None) -> Project:
             sys.path.append(own)
     if "scenarios" in values:
         values["scenarios"] = tuple(folder / path for path in values["scenarios"])
+    if keys.scores is not None:
+        from lhkit.toolset import reference_from  # as above
+
+        values["scores"] = tuple(reference_from(folder, score) for score in keys.scores)
     ordered = {key: values[key] for key in ProjectKeys.model_fields if key in values}
     return Project(file=shown, values=ordered)
 
@@ -217,6 +227,7 @@ def with_project(
     named = {"scenarios" if name == "paths" else name: value for name, value in given.items()}
     if isinstance(named.get("locale"), tuple):  # which selects scenarios
         del named["locale"]
+    own_scores = named.pop("scores", ())  # besides those of the project
     values = project.defaults(keys, named, settings)
     if "repeats" not in options_type.model_fields and is_scripted_model(values.get("model")):
         del values["model"]  # nobody to talk to
@@ -225,7 +236,8 @@ def with_project(
     settings = settings.model_copy(update=changes)
     if "scenarios" in values:
         values["paths"] = values.pop("scenarios")
-    return {**values, **given}, settings, line
+    scores = (*values.pop("scores", ()), *own_scores)
+    return {**values, **given, **({"scores": scores} if scores else {})}, settings, line
 
 
 def shipped_lines(paths: Collection[Path], toolset: str, catalog: Catalog) -> Iterator[str]:
@@ -240,7 +252,7 @@ def _keys_of(options_type: type[BaseModel], given: Mapping[str, Any]) -> frozens
     fields = options_type.model_fields.keys()
     keys = {"scenarios" if name == "paths" else name for name in fields} & KEYS | {"locale"}
     if given.get("split") is not None:  # chooses the shipped scenarios, and their tools
-        keys -= {"toolset", "scenarios"}
+        keys -= {"toolset", "scenarios", "scores"}
     if "scenario" in fields and "scenario" not in given:  # `lhkit prompt` without a message
         keys -= {"scenarios"}
     return frozenset(keys if own is None else own)
