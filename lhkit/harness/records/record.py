@@ -194,6 +194,11 @@ class CallRecord:
         return self.args if self.ran and self.args is not None else self.raw_args
 
     @property
+    def run(self) -> Any:
+        """The arguments that the tool ran with; None if it did not run."""
+        return self.effective_args if self.ran else None
+
+    @property
     def proposed_args(self) -> Any:
         """The validated arguments of the model, or its raw arguments if they are invalid."""
         return self.raw_args if self.args is None else without_pointers(self.args, self.filled_in)
