@@ -269,7 +269,6 @@ def deleted_unseen(before: Any, after: Any, calls: Any) -> list[tuple[str, str]]
         seen = seen or (made.tool == "find_notes" and made.outcome == "ok")
         if made.tool == "add_note" and made.run and not seen:
             broken.append(("r1_search_first", str(made.run["text"])))
-        made.result.clear()  # a copy: the record keeps its own
     return [*broken, *one_note_only(before, after)]
 
 
