@@ -401,7 +401,7 @@ class _Converter:
         has_results = [recorded.has_result for recorded in calls]
         is_one_response = self.replays and not (calls and all(has_results))
         if not is_one_response:
-            self._omit_unplayed(losses)
+            self._omit_unplayed(registry.destructive, losses)
         for recorded in calls if self.replays else ():
             if not recorded.has_result:
                 losses.append(self._loss("no_result", recorded.call.name))
@@ -433,22 +433,34 @@ class _Converter:
             record.trajectory.initial_state, record.trajectory.final_state, keys
         )
 
-    def _omit_unplayed(self, losses: list[Loss]) -> None:
-        """Omit a repetition of the previous call; note the calls that are played in turn."""
+    def _omit_unplayed(self, destructive: Collection[str], losses: list[Loss]) -> None:
+        """Omit a repetition of the previous call, and split messages with several writes.
+
+        Only one write of a message is confirmed: such calls are played one after another.
+        """
         for turn in self.reader.turns:
-            kept: list[RecordedCall] = []
+            messages: list[list[RecordedCall]] = []
+            begins, last = True, None
             for recorded in turn.calls:
                 call = recorded.call
-                if kept and (kept[-1].call.name, canonical(kept[-1].call.args)) == (
-                    call.name,
-                    canonical(call.args),
-                ):
+                begins = begins or not recorded.is_parallel
+                if last == (call.name, canonical(call.args)):
                     losses.append(self._loss("repeated", call.name))
-                else:
-                    kept.append(recorded)
-            if names := [call.call.name for call in kept if call.is_parallel]:
-                losses.append(self._loss("parallel", ", ".join(names)))
-            turn.calls[:] = kept
+                    continue
+                last = call.name, canonical(call.args)
+                if begins:
+                    messages.append([])
+                messages[-1].append(replace(recorded, is_parallel=not begins))
+                begins = False
+            turn.calls[:] = []
+            for calls in messages:
+                is_split = sum(each.call.name in destructive for each in calls) > 1
+                if is_split:
+                    names = ", ".join(each.call.name for each in calls)
+                    losses.append(self._loss("parallel", names))
+                turn.calls += [
+                    replace(each, is_parallel=each.is_parallel and not is_split) for each in calls
+                ]
 
     def _loss(self, code: str, detail: str) -> Loss:
         return Loss(code=code, where=self.reader.where, detail=detail)
@@ -474,7 +486,7 @@ class _Converter:
                 turn["expect"]["order"] = "strict"
             turn["gold"] = {"calls": reference_calls(calls)}
             for row, call in zip(turn["gold"]["calls"], recorded.calls, strict=True):
-                if is_one_response and call.is_parallel:
+                if call.is_parallel:
                     row["parallel"] = True
         if is_one_response and not all(call.has_result for call in recorded.calls):
             if recorded.replies:  # the turn ends before it

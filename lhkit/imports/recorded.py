@@ -116,7 +116,8 @@ class TurnReader:
                 self._assign_results()
                 if self.turns and written.text.strip():
                     self._add_loss("late_system", written.text)
-                self.instructions = f"{self.instructions}\n\n{written.text}".strip()
+                texts = filter(str.strip, (self.instructions, written.text))
+                self.instructions = "\n\n".join(texts)  # as written, to be exported again
             case "user":
                 self._assign_results()
                 if written.text.strip() or not written.results:
