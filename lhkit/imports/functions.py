@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -62,6 +62,15 @@ _READS = re.compile(
 )
 
 
+class _EveryName(Container[str]):
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+
+EVERY_NAME: Container[str] = _EveryName()
+"""Contains every name: the `reads` of tools that do nothing."""
+
+
 def guess_read_tools(names: Iterable[str]) -> frozenset[str]:
     """Return the tools whose names suggest that they only read: `get_order`, `searchFlights`.
 
@@ -77,7 +86,7 @@ def guess_read_tools(names: Iterable[str]) -> frozenset[str]:
 def build_registry(
     functions: Sequence[Mapping[str, Any]],
     handler: Callable[[str], Handler],
-    reads: Collection[str] | None = None,
+    reads: Container[str] | None = None,
 ) -> ToolRegistry:
     """Return a registry with a tool for each function.
 
@@ -288,6 +297,7 @@ class FunctionToolset:
             instructions = "\n\n".join(str(row.get("text", "")) for row in texts)
             assistant = replace(assistant, instructions=instructions)
         if history:
+            data[HISTORY] = history  # part of the state, so that its ids are known
             assistant = replace(assistant, history=tuple(map(_message, history)))
         if self.replays and is_one_response(data.get(RECORDED, ())):
             assistant = replace(assistant, stops_after_calls=ends_response)
@@ -329,7 +339,7 @@ def function_toolset(
     functions: str | None = None,
     *,
     data: Path | None = None,
-    reads: Collection[str] | None = None,
+    reads: Container[str] | None = None,
     assistant: Assistant | None = None,
 ) -> FunctionToolset:
     """Return a toolset from files.

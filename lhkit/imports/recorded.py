@@ -1,6 +1,6 @@
 """Split the messages of a recorded chat into user turns with calls, results and replies."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -264,3 +264,17 @@ class TurnReader:
             has_result=True,
             is_error=result.is_error,
         )
+
+
+def history_rows(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a turn before the one that is scored, as rows of `world.history`."""
+    yield {"user": turn.user}
+    yield from map(recorded_row, turn.calls)
+    for text in turn.replies[-1:]:
+        yield {"assistant": text}
+
+
+def recorded_row(recorded: RecordedCall) -> dict[str, Any]:
+    """Return a call with its result; an empty one if it is not known."""
+    result = recorded.result if recorded.has_result else ""
+    return {"tool": recorded.call.name, "args": recorded.call.args, "result": result}

@@ -12,6 +12,8 @@ from lhkit.cli.accept import AcceptOptions, accept_sample
 from lhkit.cli.imports import import_with
 from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.conversation.messages import ToolCall
+from lhkit.harness.authoring.lint import scenario_remarks
+from lhkit.harness.authoring.mutate import mutate
 from lhkit.harness.authoring.reference import gold_model
 from lhkit.harness.running.run import replay
 from lhkit.harness.running.sample import run_sample
@@ -534,3 +536,16 @@ async def test_accept_keeps_the_exact_figure_of_imported_calls(
     cells = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
     assert ["show_map", "0/2", "0%", "2/2", "100%"] in [row[:5] for row in cells]
     assert ["total", "2/4", "50%", "4/4", "100%"] in [row[:5] for row in cells]
+
+
+async def test_imported_calls_need_no_reply_for_lint_and_mutate(import_rows: Any) -> None:
+    imported = await import_rows([openai(row, number) for number, row in enumerate(ROWS)])
+    remarks = [
+        (scenario.id, remark.code)
+        for scenario in imported.scenarios
+        for remark in await scenario_remarks(scenario, imported.toolset)
+    ]
+    assert remarks == [("rows-5", "echo")]  # the reply of a row without calls
+    report = await mutate(imported.scenarios[:4], imported.toolset)
+    assert [mutant.key for mutant in report.survivors] == []
+    assert {"swap_tool", "reorder", "drop_call"} <= {mutant.kind for mutant in report.outcomes}

@@ -118,7 +118,7 @@ def test_registry_names_what_it_leaves_out() -> None:
         assert len(lines) == 3
         for name, line in zip(registry.left_out, lines, strict=True):
             assert name in line
-            assert registry.left_out[name] in line
+            assert load_catalog(locale).translate(registry.left_out[name]) in line
             assert "\n" not in line
     assert registry.mapped(lambda one: one).left_out == registry.left_out
 

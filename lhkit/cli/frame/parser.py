@@ -10,8 +10,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from lhkit import __version__
+from lhkit.base.errors import UsageError
 from lhkit.base.locales.messages import translate
-from lhkit.base.user_locale import user_locale
+from lhkit.base.user_locale import FALLBACK, user_locale
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.finish import Runner
 from lhkit.cli.frame.spoken import Spoken, set_up_help
@@ -74,7 +75,7 @@ def build_parser(run: Runner, locale: str | None = None) -> typer.Typer:
         run: runs a command's coroutine to its end.
         locale: language of help and errors; that of the user by default.
     """
-    spoken = locale or user_locale()
+    spoken = locale or _locale_of_help()
     set_up_help(spoken)
 
     class Commands(Spoken, TyperGroup):
@@ -107,6 +108,13 @@ def build_parser(run: Runner, locale: str | None = None) -> typer.Typer:
         pass
 
     return app
+
+
+def _locale_of_help() -> str:
+    try:
+        return user_locale()
+    except UsageError:  # a command reports the invalid variable
+        return FALLBACK
 
 
 class LazyCommand(TyperCommand):

@@ -262,6 +262,35 @@ class ReadCalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreFigure:
+    """One score over the samples of a run.
+
+    Attributes:
+        name: the name of the score, with that of its value if it returns a mapping: `style.short`.
+        is_check: whether a False fails the sample.
+        is_rate: whether all values are booleans.
+        n: the samples with a value.
+        value: the rate (0 to 1) or the mean; None without values.
+        interval: its 95 % interval; None without values.
+        not_applicable: the samples that it does not apply to.
+        failed: the samples for which it failed.
+        error: the first such failure, with its sample; empty without any.
+        missing: the valid samples that it was not computed for.
+    """
+
+    name: str
+    is_check: bool = False
+    is_rate: bool = True
+    n: int = 0
+    value: float | None = None
+    interval: Interval | None = None
+    not_applicable: int = 0
+    failed: int = 0
+    error: str = ""
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The metrics of a run. `models` are all that answered, normally one.
 
@@ -272,7 +301,8 @@ class Summary:
     `time_breakdown` is of the newest invocation, None if only records are known. `false_claims` are
     the flagged replies with their samples. `times` are durations by stage (`timings.times`).
     `selection` is how the scenarios were selected, None for all of them. `user` is the simulated
-    user. `read_calls` shows a wrong dialect.
+    user. `read_calls` shows a wrong dialect. `scores` are those of the user, empty if only records
+    are known.
     """
 
     by_ac: tuple[Tally, ...]
@@ -292,6 +322,7 @@ class Summary:
     selection: ScenarioSelection | None = None
     user: User = "script"
     read_calls: ReadCalls = field(default_factory=ReadCalls)
+    scores: tuple[ScoreFigure, ...] = ()
 
     @property
     def by_difficulty(self) -> tuple[Tally, ...]:

@@ -68,6 +68,13 @@ class Prompt(_Part):
     tools: Sequence[ToolSpec] = ()
 
 
+class ScoreSource(_Part):
+    """A score of the run: the hash of its source, and whether it is a check."""
+
+    source_sha256: str = ""
+    fails: bool = False
+
+
 class Invocation(_Part):
     """One call of `replay` on a folder.
 
@@ -115,6 +122,7 @@ class Manifest(_Part):
         content_hashes: content hashes by scenario, one for each repeat, or one for all repeats.
         selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
+        scores: the user's scores whose results count, by name.
     """
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -148,10 +156,16 @@ class Manifest(_Part):
         return tuple(tool for tool in tools if tool is not None)
 
     rescored_with: dict[str, str] = Field(default_factory=dict)
+    scores: dict[str, ScoreSource] = Field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return the fields that are set, as plain JSON."""
         return self.model_dump(by_alias=True, exclude_unset=True, warnings=False)
+
+    @property
+    def score_sources(self) -> dict[str, str]:
+        """The hash of the source of each score that counts, by name."""
+        return {name: score.source_sha256 for name, score in self.scores.items()}
 
     @property
     def simulated_user(self) -> User:

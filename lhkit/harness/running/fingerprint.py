@@ -37,7 +37,7 @@ _NOT_LIMITS = (
 )
 """Fields of an assistant that are hashed elsewhere; deps and history follow from the scenario."""
 
-_MODEL_TEXTS = ("dispatch.", "validation.")
+_MODEL_TEXTS = ("dispatch.", "validation.", "expected.")
 """Prefixes of the locale keys whose texts reach the model in tool results."""
 
 _CONVERSATION: tuple[Message, ...] = (

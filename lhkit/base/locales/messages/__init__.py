@@ -22,6 +22,7 @@ _VALUE = re.compile(r"\{(\d+)(\*?)\}")
 _BORDER = re.compile(r": |\. |; |\n")
 """Between a place and its message, or between two messages."""
 _OR = " or "
+_PLACE = ": "
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,14 @@ class _Entry:
                 return None
             values.append(message[start:at])
             start = at + len(part)
-        return None if start > end else [*values, message[start:end]]
+        if start > end or (not first and values and _PLACE in values[0]):
+            return None  # a place before the message is no part of its first value
+        return [*values, message[start:end]]
 
 
 @cache
 def _entries(locale: str) -> tuple[dict[str, str], tuple[_Entry, ...]]:
-    """Return the translations of whole texts, and those with values, most literal text first."""
+    """Return the translations of whole texts, and those with values, the most specific first."""
     source = files(__name__).joinpath(f"{locale}.toml").read_text(encoding="utf-8")
     pairs = {
         english: text for table in tomllib.loads(source).values() for english, text in table.items()
@@ -58,7 +61,12 @@ def _entries(locale: str) -> tuple[dict[str, str], tuple[_Entry, ...]]:
         for english, text in pairs.items()
         if "{}" in english
     ]
-    return pairs, tuple(sorted(with_values, key=lambda entry: -len("".join(entry.parts))))
+    return pairs, tuple(sorted(with_values, key=_specificity, reverse=True))
+
+
+def _specificity(entry: _Entry) -> tuple[bool, int]:
+    # a text at the start fits fewer messages than a value there
+    return bool(entry.parts[0]), len("".join(entry.parts))
 
 
 @cache

@@ -1,0 +1,150 @@
+"""What a person reads is in one language: all messages of the code have a Korean text.
+
+Messages are English in the code. The first tests compare the code with the table of translations,
+so that a new English sentence is found before anybody reads it; the others look at the output.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import lhkit
+from lhkit.cli.frame.parser import build_parser
+from tests.cli.test_help import EXAMPLES, never
+
+PACKAGE = Path(lhkit.__file__).parent
+TABLES = tomllib.loads(
+    files("lhkit.base.locales.messages").joinpath("ko.toml").read_text(encoding="utf-8")
+)
+KOREAN = {english: text for table in TABLES.values() for english, text in table.items()}
+NOT_OF_OURS = ("typer", "libraries", "composed")
+"""Tables with texts that the code of lhkit does not contain as they stand."""
+
+OTHER_TEXTS = (Path(__file__).parent / "other_texts.txt").read_text(encoding="utf-8").splitlines()
+"""English texts of the code that no person reads, or not as lhkit's: see the file."""
+OTHER_FILES = {line.removeprefix("file ") for line in OTHER_TEXTS if line.startswith("file ")}
+
+PROSE = re.compile(r"[A-Za-z][a-z'’-]+[,:;]? [a-z][a-z'’-]*")
+NAMED = re.compile(r"\{[a-z_]+(?::[a-z]+)?\}")
+LOGGERS = {"_log", "log", "logger"}
+NOT_READ = {"AssertionError", "AttributeError", "KeyError", "NotImplementedError", "TypeError"}
+"""Exceptions for developers."""
+
+
+def template(node: ast.AST) -> str | None:
+    """Return a text of the code with `{}` for each value."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return NAMED.sub("{}", node.value)
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        return NAMED.sub("{}", "".join(map(str, parts)))
+    return None
+
+
+def is_unread(node: ast.AST) -> bool:
+    """Return whether no person reads the texts in a part of the code."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return True  # a docstring
+    if isinstance(node, ast.keyword):
+        return node.arg in {"description", "examples", "epilog"}
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    if isinstance(function, ast.Name):
+        return function.id in NOT_READ or function.id == "command"
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return function.value.id in LOGGERS or function.value.id == "re"
+    return False
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    if is_unread(node):
+        return
+    text = template(node)
+    if text is not None and PROSE.search(text):
+        yield text
+    parts = node.values if isinstance(node, ast.JoinedStr) else ast.iter_child_nodes(node)
+    for part in parts:
+        if not (isinstance(node, ast.JoinedStr) and isinstance(part, ast.Constant)):
+            yield from texts(part)
+
+
+def texts_of_code() -> dict[str, str]:
+    """Return the prose in the code, with its file."""
+    found: dict[str, str] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not any(name.startswith(other) for other in OTHER_FILES):
+            found |= dict.fromkeys(texts(ast.parse(path.read_text(encoding="utf-8"))), name)
+    return found
+
+
+CODE = texts_of_code()
+
+
+def line_of(text: str) -> str:
+    """Return a text as it stands in `other_texts.txt`: in one line, the beginning of a long one."""
+    return " ".join(text.split())[:100].strip()
+
+
+def test_messages_of_the_code_have_a_korean_text() -> None:
+    known = {NAMED.sub("{}", english) for english in KOREAN}
+    missing = {text: name for text, name in CODE.items() if text not in known}
+    unread = {line for line in OTHER_TEXTS if line and not line.startswith(("#", "file "))}
+    unknown = [f"{missing[text]}: {text}" for text in missing if line_of(text) not in unread]
+    assert unknown == [], "say them in Korean in lhkit/base/locales/messages/ko.toml"
+    assert unread - {*map(line_of, missing)} == set(), "other_texts.txt lists what is gone"
+
+
+def test_korean_texts_belong_to_messages_of_the_code() -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    words = re.sub(r'"\s*\n\s*f?"', "", source)
+    gone = [
+        english
+        for name, table in TABLES.items()
+        for english in table
+        if name not in NOT_OF_OURS
+        and NAMED.sub("{}", english) not in CODE
+        and not all(part in words for part in re.split(r"\{\}|\n", english))
+    ]
+    assert gone == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_korean_texts_have_the_values_of_the_message(name: str) -> None:
+    for english, text in TABLES[name].items():
+        if english == "[default: {}]":  # typer fills it in
+            continue
+        count = english.count("{}")
+        used = {int(number) for number in re.findall(r"\{(\d+)\*?\}", text)}
+        assert used <= {*range(count)}, english
+        assert "{}" not in text, english
+        assert re.search("[가-힣]", re.sub(r"\{\d\*?\}", "가", text)), english
+
+
+def english_in(text: str) -> list[str]:
+    """Return runs of three English words, without quotations, names and options."""
+    text = re.sub(r"`[^`]*`|'[^']*'|\"[^\"]*\"|<[^>]*>|\[[^\]]*\]|https?:\S+", "", text)
+    return re.findall(r"\b[A-Za-z]?[a-z]+(?: [a-z]+){2,}\b", text)
+
+
+def shown_help(command: str, locale: str) -> str:
+    words = [*command.split(), "--help"]
+    shown = CliRunner().invoke(build_parser(never, locale), words, env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output
+    lines = shown.output.splitlines()
+    return "\n".join(line for line in lines if not re.match(r" (\$|사용법|Usage)", line))
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_help_is_in_one_language(command: str) -> None:
+    korean = shown_help(command, "ko")
+    assert english_in(korean) == []
+    assert "이 도움말을 보여 줍니다." in korean
+    assert not re.search("[가-힣]", shown_help(command, "en"))
