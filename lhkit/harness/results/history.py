@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lhkit.base.errors import MissingRunError, RunError
 from lhkit.base.locales import Catalog
 from lhkit.base.options import DEFAULT_TOOLSET
-from lhkit.base.text import NOTHING, part_of, seconds
+from lhkit.base.text import NOTHING, part_of
 from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.frames import Column, data_frame
 from lhkit.harness.figures.metrics import Summary
@@ -205,7 +205,7 @@ class History:
         return Table(
             title=catalog.text("history.title"),
             columns=tuple(Cell(catalog.text(key)) for key in keys),
-            rows=tuple(_row(point) for point in reversed(self.points)),
+            rows=tuple(_row(point, catalog) for point in reversed(self.points)),
             notes=tuple(self._notes(catalog)),
         )
 
@@ -274,7 +274,7 @@ def _zone(moment: datetime) -> str:
     return f"UTC{zone}" if zone else ""
 
 
-def _row(point: HistoryPoint) -> tuple[Cell, ...]:
+def _row(point: HistoryPoint, catalog: Catalog) -> tuple[Cell, ...]:
     total = point.summary.total
     rate = f"{part_of(total.passed, total.valid)}{interval_text(total.interval)}"
     moment = parse_moment(point.started_at)
@@ -286,5 +286,5 @@ def _row(point: HistoryPoint) -> tuple[Cell, ...]:
         Cell(point.arm),
         Cell(rate, rate=total.pass_rate, interval=total.interval),
         Cell(f"{total.blocked} / {total.occurred}"),
-        Cell(seconds(total.turn.p95_s)),
+        Cell(catalog.seconds(total.turn.p95_s)),
     )
