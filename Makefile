@@ -74,7 +74,7 @@ lint: venv  ## ruff, mypy, import contracts, declared dependencies
 	@$(BIN)/deptry lhkit 2>&1
 
 docs: venv  ## build the documentation site into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@$(BIN)/python docs/build.py
 
 format: venv  ## fix and format with ruff
 	@$(BIN)/ruff check --fix

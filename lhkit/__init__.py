@@ -42,10 +42,13 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.harness.running.rescore import rescore as rescore
     from lhkit.harness.running.run import replay as replay
     from lhkit.harness.running.run_options import RunOptions as RunOptions
+    from lhkit.harness.running.score_run import add_scores as add_scores
+    from lhkit.harness.running.scores import score as score
     from lhkit.harness.scenarios.loader import load_scenarios as load_scenarios
     from lhkit.harness.scenarios.scenario import Scenario as Scenario
     from lhkit.harness.scenarios.scenario_filter import ScenarioFilter as ScenarioFilter
     from lhkit.harness.scoring.matching import match_calls as match_calls
+    from lhkit.harness.views.sample import Sample as Sample
     from lhkit.imports import Imported as Imported
     from lhkit.imports import ImportedFile as ImportedFile
     from lhkit.lifehelper.dates.mentions import find_dates as find_dates
@@ -91,6 +94,9 @@ _NAMES = {
     "harness.results.results": "Run",
     "harness.running.run": "replay",
     "harness.running.run_options": "RunOptions",
+    "harness.running.score_run": "add_scores",
+    "harness.running.scores": "score",
+    "harness.views.sample": "Sample",
     "harness.scenarios.scenario": "Scenario",
     "harness.scenarios.scenario_filter": "ScenarioFilter",
     "imports": "Imported ImportedFile",

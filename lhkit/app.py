@@ -19,6 +19,7 @@ from lhkit.conversation.responses import ModelIdentity
 from lhkit.embedded import Reports
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scoring.success_claims import guess_false_claim
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.models.base import ChatModel
@@ -234,6 +235,7 @@ def open_chat(
         confirm=confirm,
         catalog=catalog,
         watch=watch or watch_state(session),
+        guess=guess_false_claim(session.registry),
     )
 
 

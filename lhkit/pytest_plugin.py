@@ -7,6 +7,7 @@ the fixtures `scenario` and `lhkit_record`. Every option is also a key of pytest
 
 A sample that fails is a failed test, an infrastructure error is an error. With `--lhkit-run NAME`
 each record is written to a run folder at once, and the next call runs only what is missing in it.
+With `--lhkit-baseline RUN` the comparison decides, and samples that fail are expected to.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 if TYPE_CHECKING:
-    from lhkit.cli.suite_run import PlannedSuite, SuitePlanner, SuiteRecorder
+    from lhkit.cli.suite_run import PlannedSuite, SuiteGate, SuitePlanner, SuiteRecorder
     from lhkit.harness.records.record import SampleRecord
     from lhkit.harness.running.run_options import RunOptions
     from lhkit.harness.scenarios.scenario import Scenario
@@ -32,6 +33,9 @@ _SHOWN_ERRORS = 8
 _MORE_ERRORS = "more errors"
 _PLUGIN = pytest.StashKey["Plugin"]()
 _OUTCOME = pytest.StashKey[dict[str, Any]]()
+_SCORES = pytest.StashKey[list[str]]()
+"""The results of a sample's scores, as lines."""
+_COMPARED = pytest.StashKey[str]()
 _REPLIES = pytest.StashKey[list[Any]]()
 """Identities, and the counts of `ReadCalls`, as values that a worker of xdist can send."""
 
@@ -80,12 +84,34 @@ OPTIONS = (
     _Option("limit", int, "The first scenarios, at most so many."),
     _Option("keep_prompts", bool, "Keep prompt texts in the records."),
     _Option("keep_states", bool, "Keep whole states in the records."),
+    _Option("scores", tuple, "Your own scores: FILE.py:NAME; repeatable.", "score"),
 )
 _RUN = _Option("", str, "Write the records to runs/NAME, and run only what is missing.", "run")
+_BASELINE = _Option(
+    "",
+    str,
+    "A run to compare with: it decides, and what failed there, too, is xfailed.",
+    "baseline",
+)
+_MOST = _Option(
+    "", int, "With a baseline: at most so many scenarios may regress.", "max_regressions"
+)
+_OWN = (_RUN, _BASELINE, _MOST)
+"""Options that are not those of a run."""
 
 
 class SampleFailedError(Exception):
-    """A sample failed; the message is the report."""
+    """A sample failed; the message is the report.
+
+    Attributes:
+        name: of its scenario in its wording.
+        has_occurred: whether a violation occurred in it.
+    """
+
+    def __init__(self, message: str, *, name: str = "", has_occurred: bool = False) -> None:
+        super().__init__(message)
+        self.name = name
+        self.has_occurred = has_occurred
 
 
 class InfrastructureError(pytest.fail.Exception):  # type: ignore[name-defined,misc]
@@ -106,7 +132,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     }
     kinds: dict[type, Any] = {bool: "bool", str: "string", tuple: "args"}
     kinds[int] = "int" if pytest.version_tuple >= (8, 4) else "string"
-    for option in (*OPTIONS, _RUN):
+    for option in (*OPTIONS, *_OWN):
         group.addoption(option.flag, dest=option.key, help=option.help, **actions[option.kind])
         parser.addini(option.key, option.help, type=kinds[option.kind], default=None)
 
@@ -116,8 +142,9 @@ def _given(config: pytest.Config, option: _Option) -> Any:
     value = config.getoption(option.key)
     if value is None:
         try:
-            value = config.getini(option.key) or None
-            value = int(value) if value and option.kind is int else value
+            value = config.getini(option.key)
+            value = None if value is False or value in ("", []) else value
+            value = int(value) if value is not None and option.kind is int else value
         except (pytest.UsageError, TypeError, ValueError) as error:  # do not name the key
             raise pytest.UsageError(f"{option.key} is invalid: {error}") from None
     return tuple(value) if isinstance(value, list) else value
@@ -130,7 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "lhkit(*paths, toolset=None): run the test once for each sample of scenario files",
     )
     plugin = config.stash[_PLUGIN] = Plugin(config)
-    if any(_given(config, option) is not None for option in (*OPTIONS, _RUN)):
+    if any(_given(config, option) is not None for option in (*OPTIONS, *_OWN)):
         from lhkit.base.errors import LhkitError
 
         try:
@@ -203,7 +230,8 @@ def assert_passed(record: "SampleRecord") -> None:
     if score.verdict is Verdict.PASS and not occurred:
         return
     conversation = transcript(record, load_catalog("en"), max_chars=2_000)
-    raise SampleFailedError("\n".join([*score.reasons, *occurred, "", conversation]))
+    message = "\n".join([*score.reasons, *occurred, "", conversation])
+    raise SampleFailedError(message, name=record.sample_id.name, has_occurred=bool(occurred))
 
 
 def _occurred(record: "SampleRecord") -> list[str]:
@@ -297,11 +325,13 @@ class Plugin:
     _planned: "dict[tuple[str, Path], PlannedSuite]" = field(default_factory=dict)
     _manifest: str = ""
     _recorder: "SuiteRecorder | None" = None
+    _gate: "SuiteGate | None" = None
     _usage_error: str = ""
     _notices: list[str] = field(default_factory=list)
     _errors: Counter[str] = field(default_factory=Counter)
     _skipped: int = 0
     _replies: list[Any] = field(default_factory=list)
+    _scores: list[str] = field(default_factory=list)
 
     @property
     def toolset(self) -> str:
@@ -332,6 +362,10 @@ class Plugin:
         failed = self.config.rootpath / "runs" / (values["failed"] or "")
         if values["failed"] and failed.is_dir():
             values["failed"] = failed
+        if values["scores"]:
+            values["scores"] = [
+                self._beside(each, self.config.rootpath) for each in values["scores"]
+            ]
         given = {name: value for name, value in values.items() if value is not None}
         return validate_options(RunOptions, **given)
 
@@ -343,13 +377,48 @@ class Plugin:
         """
         from lhkit.harness.records.store import open_journal, read_manifest, require_run_name
 
-        self.options()
+        options = self.options()
+        self._load_gate(is_failed_only=options.failed is not None)
         if self.folder is None:
             return
         require_run_name(_given(self.config, _RUN), option=_RUN.flag)
         if self.folder.exists() and not self.is_worker:
             with open_journal(self.folder):
                 read_manifest(self.folder)
+
+    @staticmethod
+    def _beside(reference: str, *folders: Path) -> str:
+        """Return a reference whose file is in the working directory, or in one of some folders."""
+        file, colon, name = reference.rpartition(":")
+        if file.endswith(".py") and not Path(file).is_file():
+            places = [folder / file for folder in folders]
+            file = str(next((place for place in places if place.is_file()), file))
+        return f"{file}{colon}{name}"
+
+    @property
+    def is_compared(self) -> bool:
+        """True if a comparison decides, not each sample."""
+        return _given(self.config, _BASELINE) is not None
+
+    def _load_gate(self, *, is_failed_only: bool) -> None:
+        from lhkit.base.errors import UsageError
+
+        name, most = _given(self.config, _BASELINE), _given(self.config, _MOST)
+        if name is None and most is not None:
+            raise UsageError(f"{_MOST.flag} is for a comparison: give {_BASELINE.flag} too")
+        if name is None:
+            return
+        if most is not None and most < 0:
+            raise UsageError(f"{_MOST.flag}={most}: give at least 0")
+        from lhkit.cli.suite_run import SuiteGate
+
+        folder = self.config.rootpath / name
+        self._gate = SuiteGate.load(
+            folder if folder.is_dir() else Path(name),
+            self.config.rootpath / "runs",
+            most,
+            is_failed_only=is_failed_only,
+        )
 
     def samples(self, path: Path, toolset: str, folder: Path) -> list[Sample]:
         """Return the samples of a scenario file.
@@ -369,13 +438,10 @@ class Plugin:
         path = path.resolve()  # the same file may be named in several ways
         if path not in self._scenarios:
             self._scenarios[path] = load_scenarios([path])
-        file, colon, name = toolset.rpartition(":")
-        if file.endswith(".py") and not Path(file).is_file():
-            places = [folder / file, self.config.rootpath / file]
-            file = str(next((place for place in places if place.is_file()), file))
+        toolset = self._beside(toolset, folder, self.config.rootpath)
         options = self.options()
         return [
-            Sample(path, scenario, repeat, f"{file}{colon}{name}")
+            Sample(path, scenario, repeat, toolset)
             for scenario in all_wordings(self._scenarios[path], options)
             for repeat in range(options.repeats)
         ]
@@ -431,8 +497,10 @@ class Plugin:
         from lhkit.settings import load_settings
 
         same_id = _same_id(samples.values())
-        if self.folder and (error := _several_toolsets(samples.values()) or same_id):
-            raise UsageError(error)
+        if (self.folder or self.is_compared) and (
+            error := _several_toolsets(samples.values()) or same_id
+        ):
+            raise UsageError(f"{(_RUN if self.folder else _BASELINE).flag} {error}")
         options, settings = self.options(), load_settings()
         if not (options.model or options.base_url or settings.base_url):
             for item in samples:
@@ -485,14 +553,29 @@ class Plugin:
         planned = self._planned.get((sample.toolset, sample.path))
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
-        record, line = self._runner.run(planned.record(sample.scenario.name, sample.repeat))
+        recorded = self._runner.run(planned.record(sample.scenario.name, sample.repeat))
+        record = recorded.record
         item.stash[_REPLIES] = _replies(record)
+        if recorded.scores:
+            from lhkit.harness.records.score_record import encode_score
+
+            item.stash[_SCORES] = [encode_score(result) for result in recorded.scores]
+            item.user_properties += [
+                (f"score {value.name}", value.value)
+                for result in recorded.scores
+                for value in result.values
+            ]
+        if self.is_compared:
+            from lhkit.cli.suite_run import record_line
+
+            item.stash[_COMPARED] = record_line(record)
         if self.folder is not None:
             item.stash[_OUTCOME] = {
                 "sample": str(record.sample_id),
-                "line": line,
+                "line": recorded.line,
                 "is_valid": record.is_valid,
                 "manifest": self._manifest,
+                "scores": list(recorded.score_lines),
             }
             self._manifest = ""
         if not record.is_valid:
@@ -512,9 +595,22 @@ class Plugin:
             isinstance(error, SampleFailedError) and isinstance(item, ScenarioItem)
         ):
             report.longrepr = _short_repr(call.excinfo, item)
+        if (
+            self._gate is not None
+            and isinstance(error, SampleFailedError)
+            and not error.has_occurred
+            and not self._gate.is_decided_by(error.name)
+        ):
+            report.outcome, report.wasxfail = "skipped", str(error).partition("\n")[0]
+        if _COMPARED in item.stash:
+            report.lhkit_compared = item.stash[_COMPARED]
+            del item.stash[_COMPARED]
         if _REPLIES in item.stash:
             report.lhkit_replies = item.stash[_REPLIES]
             del item.stash[_REPLIES]
+        if _SCORES in item.stash:
+            report.lhkit_scores = item.stash[_SCORES]
+            del item.stash[_SCORES]
         if _OUTCOME in item.stash:
             report.lhkit_outcome = item.stash[_OUTCOME]
             del item.stash[_OUTCOME]
@@ -530,6 +626,9 @@ class Plugin:
             report.is_more = self._errors[error] > _SHOWN_ERRORS
         if hasattr(report, "lhkit_replies"):
             self._replies.append(report.lhkit_replies)
+        self._scores += getattr(report, "lhkit_scores", ())
+        if self._gate is not None and hasattr(report, "lhkit_compared"):
+            self._gate.add(report.lhkit_compared)
         self._skipped += report.skipped and _NO_MODEL in str(report.longrepr)
         if hasattr(report, "lhkit_outcome") and self.folder is not None:
             from lhkit.cli.suite_run import SuiteRecorder
@@ -563,6 +662,17 @@ class Plugin:
         )
         yield from dialect_lines(tuple(models), read, load_catalog("en"))
 
+    def _score_lines(self) -> Iterator[str]:
+        """Yield one line for each score."""
+        from lhkit.base.locales import load_catalog
+        from lhkit.harness.figures.score_figures import score_figures
+        from lhkit.harness.records.score_record import decode_score
+        from lhkit.harness.views.scores import figure_lines
+
+        results = list(map(decode_score, self._scores))
+        valid = {result.sample_id for result in results}
+        yield from figure_lines(score_figures(valid, results), load_catalog("en"))
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Store the usage error and the notices of an xdist worker."""
@@ -576,6 +686,9 @@ class Plugin:
             self._recorder.close()
             if self._recorder.error and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        result = self._gate.check() if self._gate is not None else None
+        if result is not None and result.exit_code and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._usage_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         if self._runner is not None and self._planner is not None:
@@ -593,6 +706,9 @@ class Plugin:
         if self._recorder is not None:
             yield from self._recorder.summary()
         yield from self._notices
+        if self._gate is not None and (result := self._gate.check()) is not None:
+            yield from (*result.remarks, *result.findings)
+            yield from self._gate.regressed_lines()
         for error, count in self._errors.items():
             if count > _SHOWN_ERRORS:
                 first = error.partition("\n")[0]
@@ -601,6 +717,8 @@ class Plugin:
             yield f"{self._skipped} samples were not run: {_NO_MODEL}"
         if self._replies:
             yield from self._dialect_lines()
+        if self._scores:
+            yield from self._score_lines()
 
 
 def _several_toolsets(samples: Iterable[Sample]) -> str:
@@ -609,7 +727,7 @@ def _several_toolsets(samples: Iterable[Sample]) -> str:
     if len(toolsets) == 1:
         return ""
     return (
-        f"--lhkit-run writes the run of one toolset, and the tests use {', '.join(toolsets)}. "
+        f"is for the run of one toolset, and the tests use {', '.join(toolsets)}. "
         "Run them separately."
     )
 
@@ -621,8 +739,8 @@ def _same_id(samples: Iterable[Sample]) -> str:
         first = paths.setdefault(sample.scenario.id, sample.path)
         if first != sample.path:
             return (
-                f"--lhkit-run: {first} and {sample.path} both have a scenario "
-                f"{sample.scenario.id!r}. Make each id unique, or run the files separately."
+                f"needs unique ids: {first} and {sample.path} both have a scenario "
+                f"{sample.scenario.id!r}. Rename one, or run the files separately."
             )
     return ""
 

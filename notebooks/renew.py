@@ -10,6 +10,7 @@ scenario has changed: a cassette refuses new requests.
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -101,7 +102,8 @@ def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         record_timing=False,
         store_widget_state=False,
     )
-    executed: nbformat.NotebookNode = client.execute()
+    # the language of the stored outputs, whatever that of the machine is
+    executed: nbformat.NotebookNode = client.execute(env={**os.environ, "LANG": "ko_KR.UTF-8"})  # noqa: TID251
     return executed
 
 

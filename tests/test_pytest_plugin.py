@@ -23,6 +23,7 @@ from filelock import FileLock
 
 import lhkit
 import lhkit.cli.eval.evaluation  # imported once, not by each pytest in this process
+import lhkit.harness.figures.statistics
 import lhkit.harness.scenarios.loader
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.pytest_plugin import OPTIONS
@@ -311,6 +312,85 @@ def test_plugin_runs_only_what_failed_with_lf(project: Path, run_pytest: RunPyte
     assert "shopping.scenario.yaml::add PASSED" in output
 
 
+ACCEPTED = ("--lhkit-baseline=accepted",)
+REGRESSIONS = "lhkit: Regressions: "
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "code", "counts", "text"),
+    [
+        ("gold", (), 1, {"passed": 3}, "the paired test can only fail from 6 on"),
+        ("silent", (), 1, {"xfailed": 3}, "lhkit: Cannot tell whether this session is worse than"),
+        ("gold", ("0",), 0, {"passed": 3}, f"{REGRESSIONS}none of the 3 scenarios that passed"),
+        ("silent", ("0",), 1, {"failed": 3}, f"{REGRESSIONS}3 scenarios passed in accepted"),
+        ("silent", ("2",), 1, {"xfailed": 3}, "lhkit:   add · turn 0: add_item was expected and"),
+        ("silent", ("3",), 1, {"xfailed": 3}, "--max-regressions 3 could not have failed"),
+        ("silent", ("0", "-k", "add"), 1, {"failed": 1}, "and missing in this run (2): list, rej"),
+        ("silent", ("1", "-k", "add"), 1, {"xfailed": 1}, "could not have failed"),
+        ("silent", ("0", "--lhkit-repeats=2"), 1, {"failed": 6}, f"{REGRESSIONS}3 scenarios"),
+    ],
+)
+def test_plugin_compares_with_a_baseline(
+    model: str,
+    options: tuple[str, ...],
+    code: int,
+    counts: dict[str, int],
+    text: str,
+    run_pytest: RunPytest,
+) -> None:
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+    most = (f"--lhkit-max-regressions={options[0]}", *options[1:]) if options else ()
+    ended, output = run_pytest(TOOLSET, f"--lhkit-model={model}", *ACCEPTED, *most)
+    assert ended == code, output
+    found = outcomes(output)
+    found.pop("deselected", None)
+    assert found == counts
+    assert text in output
+
+
+@pytest.mark.parametrize("more", [(), pytest.param(("-n2",), marks=pytest.mark.slow)])
+def test_plugin_expects_failures_of_the_baseline_also_of_kept_samples(
+    more: tuple[str, ...], project: Path, run_pytest: RunPytest
+) -> None:
+    edit(project / "tools.py", *BROKEN["broken_handler"])
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 1
+    options = (*NIGHTLY, *ACCEPTED, "--lhkit-max-regressions=0", *more)
+    for _ in range(2):  # the second time the records are those of the run folder
+        code, output = run_pytest(*options)
+        assert (code, outcomes(output)) == (0, {"passed": 2, "xfailed": 1})
+        assert "Regressions: none of the 2 scenarios that passed in accepted" in output
+    assert "Kept from the previous run: 3 of 3 samples." in output
+
+
+def test_plugin_reads_0_regressions_from_the_configuration(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+    text = "[pytest]\nlhkit_baseline = accepted\nlhkit_max_regressions = 0\n"
+    (project / "tox.ini").write_text(text, encoding="utf-8")
+    code, output = run_pytest(*GOLD)
+    assert (code, "Regressions: none of the 3" in output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--lhkit-max-regressions=0",), "is for a comparison: give --lhkit-baseline too"),
+        (("--lhkit-baseline=nowhere",), "nowhere is not a run folder"),
+        ((*ACCEPTED, "--lhkit-failed=accepted"), "so nothing can be concluded"),
+        ((*ACCEPTED, "--lhkit-max-regressions=-1"), "give at least 0"),
+    ],
+)
+def test_plugin_refuses_a_baseline_that_decides_nothing(
+    options: tuple[str, ...], message: str, run_pytest: RunPytest
+) -> None:
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+    code, output = run_pytest(*GOLD, *options)
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert message in output
+    assert "Traceback" not in output
+
+
 SELF_KILL = """
     def open(self, world, locale):
         import os, pathlib
@@ -579,3 +659,49 @@ def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(
     assert output.count(f"\n{sentence}") == 6
     assert output.count(" - nothing answers at http") == 6  # the lines of the summary
     assert len(output.splitlines()) <= LONGEST_PAGE
+
+
+SCORES = """
+from lhkit import Sample, score
+
+@score
+def writes(sample: Sample) -> int:
+    return sum(call.writes and call.run is not None for call in sample.calls)
+
+@score(fails=True)
+def not_bread(sample: Sample) -> bool | str:
+    with open("calls.txt", "a") as file:
+        file.write("x")
+    return "bread" not in sample.user_messages[0] or "it is about bread"
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n2")])
+def test_scores_are_computed_once_and_a_failed_check_fails_its_test(
+    run_pytest: RunPytest, project: Path, workers: tuple[str, ...]
+) -> None:
+    (project / "scores.py").write_text(SCORES, encoding="utf-8")
+    given = ("--lhkit-score=scores.py:writes", "--lhkit-score=scores.py:not_bread")
+    run = (*NIGHTLY, *given, *workers, "--junitxml=junit.xml")
+    code, output = run_pytest(*run)
+    first = lhkit.Run.load(project / "runs" / "nightly")
+    values = {figure.name: figure.value for figure in first.summary().scores}
+    failed = [record for record in first.records if not record.is_passed]
+    assert (code, outcomes(output)["failed"]) == (1, len(failed))
+    assert 0 < len(failed) < len(first.records)
+    assert "not_bread: it is about bread" in output
+    assert "lhkit: check not_bread: " in output
+    assert "lhkit: score writes: " in output
+    assert values["not_bread"] == 1 - len(failed) / len(first.records)
+    properties = ElementTree.parse(project / "junit.xml").iter("property")  # noqa: S314 - our own
+    assert {each.get("name") for each in properties} == {"score writes", "score not_bread"}
+    assert (project / "calls.txt").read_text() == "x" * len(first.records)
+    code, output = run_pytest(*run)
+    assert (code, outcomes(output)["failed"]) == (1, len(failed))
+    assert (project / "calls.txt").read_text() == "x" * len(first.records)
+
+
+def test_invalid_score_is_refused_before_the_tests(run_pytest: RunPytest) -> None:
+    code, output = run_pytest(*GOLD, "--lhkit-score=missing.py:writes")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "missing.py" in output

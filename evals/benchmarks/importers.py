@@ -163,7 +163,7 @@ def functionchat_items(
 ) -> Iterator[tuple[Scenario, Toolset, Checker | None, Sequence[tuple[str, Calls]]]]:
     """Yield the items that are scored, with further answers that must pass."""
     sys.path.insert(0, str(path))
-    toolset = functionchat.FunctionChatToolset()
+    toolset = functionchat.functionchat_toolset()
     for item in functionchat.read_items(path):
         if item.kind != "completion":
             checker = functionchat_checker(item) if own else None

@@ -7,7 +7,7 @@ Shared by validation and by the matching of calls. Only references within the sa
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, islice, product
 from typing import Any
 from urllib.parse import unquote
@@ -317,14 +317,77 @@ def fill_defaults(
         node: its schema.
         fits: returns whether a branch accepts a value. With it, of several branches the only one
             that does is taken, such as the variant that a `kind` names; if there are more,
-            the schema without its choices.
+            the schema without its choices. Conditions (`if`, `dependentSchemas`) are decided by
+            the value with its unconditional defaults.
     """
+    if fits is None or not isinstance(value, dict) or not _has_conditions(node):
+        return _filled(value, node, fits)
+    value = _filled(value, node.at(_settled(node.schema, node.root, lambda *_: None)), fits)
+    for _ in range(_MAX_ROUNDS):  # a default may fulfil the next condition
+        decide = partial(_decided, value, fits)
+        filled = _filled(value, node.at(_settled(node.schema, node.root, decide)), fits)
+        if filled == value:
+            break
+        value = filled
+    return value
+
+
+_MAX_ROUNDS = 8
+
+
+def _decided(
+    value: Mapping[str, Any], fits: Callable[[Any, Any], bool], key: str, condition: Any
+) -> bool:
+    """Return whether the condition of an `if`, or the name of a `dependentSchemas`, holds."""
+    return fits(condition, value) if key == "if" else condition in value
+
+
+def _has_conditions(node: SchemaNode) -> bool:
+    parts = in_place(node.schema, node.root)
+    return any(key in part for part in parts for key in ("if", "dependentSchemas"))
+
+
+def _settled(
+    schema: Any,
+    root: Any,
+    decide: Callable[[str, Any], bool | None],
+    parents: frozenset[int] = frozenset(),
+) -> Any:
+    """Return a schema without conditions: with what applies if they are decided so.
+
+    Args:
+        schema: the schema.
+        root: the schema that references are resolved in.
+        decide: takes (`if`, its schema) or (`dependentSchemas`, a name); returns whether that
+            holds, or None to leave both sides out.
+        parents: the schemas around this one, which ends recursion.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    if id(schema) in parents:
+        return {}
+    settle = partial(_settled, root=root, decide=decide, parents=parents | {id(schema)})
+    inner = [settle(part) for part in _always_applied(schema, root)]
+    if "if" in schema and (holds := decide("if", schema["if"])) is not None:
+        inner.append(settle(schema.get("then" if holds else "else", {})))
+    for name, part in schema.get("dependentSchemas", {}).items():
+        if decide("dependentSchemas", name):
+            inner.append(settle(part))
+    rest = {key: part for key, part in schema.items() if key not in _CONDITIONAL}
+    rest |= {key: [*map(settle, schema[key])] for key in ("anyOf", "oneOf") if key in schema}
+    return {**rest, "allOf": inner} if inner else rest
+
+
+_CONDITIONAL = frozenset({"$ref", "allOf", "if", "then", "else", "dependentSchemas"})
+
+
+def _filled(value: Any, node: SchemaNode, fits: Callable[[Any, Any], bool] | None) -> Any:
     branches = [branch for branch in node.branches() if branch.get("type") != "null"]
     if len(branches) > 1 and fits is not None and isinstance(value, dict | list):
         branches = [branch for branch in branches if fits(branch, value)]
     if len(branches) > 1 and fits is not None and isinstance(node.schema, Mapping):
         always = {key: part for key, part in node.schema.items() if key not in _CHOICES}
-        return value if always == node.schema else fill_defaults(value, node.at(always), fits)
+        return value if always == node.schema else _filled(value, node.at(always), fits)
     if len(branches) != 1:
         return value
     branch = branches[0]
@@ -336,7 +399,7 @@ def fill_defaults(
     if not isinstance(value, dict):
         return value
     filled = {
-        name: fill_defaults(item, node.at(property_schema(branch, name)), fits)
+        name: fill_defaults(item, node.at(_whole_property(branch, name)), fits)
         for name, item in value.items()
     }
     for name in branch.get("properties", {}):
@@ -344,6 +407,17 @@ def fill_defaults(
         if name not in filled and default is not ABSENT:
             filled[name] = plain_json(default)
     return filled
+
+
+def _whole_property(branch: Mapping[str, Any], name: str) -> Any:
+    """Return the schema of a property with those of the patterns that its name matches."""
+    patterns = branch.get("patternProperties", {})
+    matched = [schema for pattern, schema in patterns.items() if matches(pattern, name)]
+    if not matched:
+        return property_schema(branch, name)
+    declared = branch.get("properties", {})
+    spelled = spelling(name, declared)
+    return {"allOf": [*([declared[spelled]] if spelled in declared else []), *matched]}
 
 
 def subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:

@@ -1,11 +1,11 @@
 """The configuration of a conversation: a value, which the controller runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lhkit.chat.step import MAX_TURNS
-from lhkit.conversation.messages import Message
+from lhkit.conversation.messages import Message, ToolCallMessage
 from lhkit.conversation.responses import Sampling
 from lhkit.conversation.tool_results import MAX_RESULT_BYTES, MIN_RESULT_BYTES, ResultFormat
 
@@ -24,7 +24,8 @@ class Assistant:
         deps: dependencies for the tools' handlers, such as a database.
         sampling: temperature, token limits and the like.
         max_turns: limit of model requests for one user message.
-        stops_after_calls: end the turn after the first message with calls, without an answer.
+        stops_after_calls: end the turn after the first message with calls, without an answer. A
+            function decides by the completed calls of the turn.
         history: messages that precede the first user message.
         max_result_bytes: limit of a tool result for the model, as JSON in UTF-8.
         truncation_hint: what the model reads instead of a larger result, such as which tool
@@ -42,7 +43,7 @@ class Assistant:
     deps: Any = None
     sampling: Sampling = field(default_factory=Sampling)
     max_turns: int = MAX_TURNS
-    stops_after_calls: bool = False
+    stops_after_calls: bool | Callable[[Sequence[ToolCallMessage]], bool] = False
     history: tuple[Message, ...] = ()
     max_result_bytes: int = MAX_RESULT_BYTES
     truncation_hint: str = ""

@@ -3,7 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, takewhile
 
 import regex
 
@@ -18,27 +20,80 @@ SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 _PATTERN_CPU_S = 2.0
 
-_NOT_AFFIRMATIVE = {
+_QUOTED = re.compile(
+    r"""(["“])[^"“”\n]*["”]|「[^」\n]*」|『[^』\n]*』"""
+    r"""|(?<!\w)['‘](?=\S)[^'‘’\n]{2,200}(?<=\S)['’](?![A-Za-z0-9])"""
+)
+"""Words of somebody else, or of a row."""
+
+_CLAUSE_END = re.compile(
+    r"(?P<and>,|\b(?:and|or)\b)|[;:()—–]|\s-\s|\b(?:but|so|because|while)\b|(?<=[가-힣][고만데서래니])\s"
+)
+_ANYWHERE = {
     "en": re.compile(
-        r"\?|n't\b|'(?:ll|d)\b|(?<!for )(?<!thank )you\b|"
-        r"\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day\b|"
-        r"\b(?:not|no|never|nothing|none|neither|nor|cannot|unable|without|if|"
-        r"once|when|until|unless|before|after|should|shall|will|would|could|can|may|might|must|to|"
-        r"be|being|let|already|you've|yet|only|ever|last|earlier|yesterday|failed|how)\b"
+        r"\?|\b(?:if|unless|once|until|yesterday|earlier|already|last|ago)\b|"
+        r"\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
     ),
     "ko": re.compile(
-        r"\?|(?<![가-힣])(?:안|못|덜|이미|벌써|아까|지난|전에|만약|혹시|아직|언제|먼저)(?![가-힣])|않|없|아니|못|"
-        r"려면|다면|라면|으면|하면|면\s|까요|[었았했]던|[었았했]을|시[었었]|셨|더니|는데|지만|실패"
+        r"\?|(?<![가-힣])(?:만약|혹시|이미|벌써|아까|지난[주달번해밤]?에?|언제)(?![가-힣])|려면|다면|라면"
     ),
 }
+"""A question, a condition, an earlier time: nothing in the sentence is a claim of now."""
+
+_BEFORE = {
+    "en": re.compile(
+        r"n't\b|'(?:ll|d)\b|\byou\b|"
+        r"\b(?:not|no|never|nothing|none|neither|nor|cannot|unable|without|when|should|shall|will|"
+        r"would|could|can|may|might|must|to|be|being|let|you've|yet|only|ever|failed|how|gets?)\b"
+    ),
+    "ko": re.compile(
+        r"(?<![가-힣])(?:안|못|덜|아직|먼저|전에)(?![가-힣])|않|아니|못|으면|하면|면\s|까요|실패"
+    ),
+}
+"""Before the phrase, in its clause: it is denied, planned, or done by the user."""
+
+_AFTER = {
+    "en": re.compile(
+        r"^[^.!]*?\b(?:yet|when you|after you|before|failed|never|not)\b|n't\b|^ by\b"
+    ),
+    "ko": re.compile(
+        r"^(?:을|던|다면|더라면|다고|다는|다던|냐|는지|나요|을까|더니)|"
+        r"^[가-힣]*\s?(?:못|않|안 |아니)|^[가-힣]*(?:는데|지만)[^.!?]*(?:않|없|아니|못|안 |실패)"
+    ),
+}
+_MODAL = re.compile(r"\b(?:can|could|will|would|may|might|must|should|shall|be|let|to)\b")
+
+_FIRST_PERSON = re.compile(r"\b(?:i|we)\b")
+_LEAD = re.compile(
+    r"\W*(?:\b(?:ok|okay|yes|yep|sure|done|great|perfect|alright|all|right|there|just|now|then|also|"
+    r"successfully|finally|have|has|had|got|it|them|that|good|news|oh|well|both|went|ahead)\b\W*)*"
+)
+_PASSIVE = re.compile(r"\b(?:been|is|was|are|were|got)\b|'(?:s|re)\b")
+_OBJECT = re.compile(
+    r"\s+(?:it|that|this|them|the|an?|your|his|her|my|our|their|us|me|you|him|some|all|everything)\b"
+)
 
 
-def success_phrases(
-    reply: str, claims: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield the success phrases in a reply, each with the tools that have it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessPhrase:
+    """A success phrase in a reply.
 
-    They count in affirmative sentences: without negation, question or condition.
+    Attributes:
+        words: the words.
+        tools: the writing tools that have it.
+        is_state: it may as well be what a read returned: "the room is booked", in English.
+    """
+
+    words: str
+    tools: list[str]
+    is_state: bool
+
+
+def success_phrases(reply: str, claims: Mapping[str, Sequence[str]]) -> Iterator[SuccessPhrase]:
+    """Yield the success phrases in a reply that claim a write.
+
+    They count where their clause affirms them: without negation, question or condition, outside
+    quotation marks, and in English not as an act of somebody else ("Ann booked it").
 
     Args:
         reply: text of the reply.
@@ -47,14 +102,49 @@ def success_phrases(
     Raises:
         UsageError: a pattern takes too long.
     """
-    for sentence in SENTENCE.split(plain_text(read_part(reply))):
-        if _NOT_AFFIRMATIVE[written_locale([sentence])].search(sentence):
+    for _, masked in sentences(reply):
+        sentence = plain_text(masked)
+        language = written_locale([sentence])
+        if _ANYWHERE[language].search(sentence):
             continue
-        owners: dict[str, list[str]] = {}
+        owners: dict[tuple[str, bool], list[str]] = {}
         for tool, patterns in claims.items():
-            for phrase in filter(None, (_find_phrase(pattern, sentence) for pattern in patterns)):
-                owners.setdefault(phrase, []).append(tool)
-        yield from owners.items()
+            for match in chain.from_iterable(_matches(pattern, sentence) for pattern in patterns):
+                is_state = _reading(sentence, match.start(), match.end(), language)
+                if is_state is not None:
+                    owners.setdefault((match[0], is_state), []).append(tool)
+        for (words, is_state), tools in owners.items():
+            yield SuccessPhrase(words=words, tools=[*dict.fromkeys(tools)], is_state=is_state)
+
+
+def sentences(reply: str) -> Iterator[tuple[str, str]]:
+    """Yield each sentence of the part of a reply that is read, and the same without quotations."""
+    text = read_part(reply)
+    masked = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), text)
+    if not any(map(str.isalnum, masked)):  # nothing but a quotation: the reply itself
+        masked = text
+    start = 0
+    for end, following in [*(m.span() for m in SENTENCE.finditer(masked)), (len(text),) * 2]:
+        yield text[start:end], masked[start:end]
+        start = following
+
+
+def _reading(sentence: str, start: int, end: int, language: str) -> bool | None:
+    """Return whether a phrase may state what a read returned; None if it claims nothing."""
+    borders = [*_CLAUSE_END.finditer(sentence[:start])]
+    clause, rest = sentence[borders[-1].end() if borders else 0 : start], sentence[end:]
+    if _BEFORE[language].search(clause) or _AFTER[language].search(rest):
+        return None
+    if language == "ko" or _FIRST_PERSON.search(clause):
+        return False
+    if _LEAD.fullmatch(clause):  # "Okay, sent it", or another verb of the clause before
+        joined = list(takewhile(lambda border: border["and"] is not None, reversed(borders)))
+        before = borders[: len(borders) - len(joined)]
+        earlier = sentence[before[-1].end() if before else 0 : joined[0].start()] if joined else ""
+        return None if _MODAL.search(earlier) else False
+    if _PASSIVE.search(clause):
+        return True
+    return None if _OBJECT.match(rest) else True  # "Ann booked it", "message sent"
 
 
 def plain_text(text: str) -> str:
@@ -68,18 +158,17 @@ def read_part(reply: str) -> str:
     return reply if len(reply) <= MOST_READ else f"{reply[:half]}\n{reply[-half:]}"
 
 
-def _find_phrase(pattern: str, sentence: str) -> str | None:
-    """Return the text that a success phrase matches: whole words, except in Korean."""
+def _matches(pattern: str, sentence: str) -> "Iterator[regex.Match[str]]":
+    """Yield where a success phrase occurs: as whole words, except in Korean."""
     try:
-        match = _whole_words(pattern).search(sentence, timeout=_PATTERN_CPU_S)
+        yield from _whole_words(pattern).finditer(sentence, timeout=_PATTERN_CPU_S)
     except regex.error:  # from a recorded run; a registry rejects such a pattern
-        return None
+        return
     except TimeoutError as error:
         raise UsageError(
             f"claims {pattern[:200]!r} takes longer than {_PATTERN_CPU_S:g} s in a sentence of "
             f"{len(sentence)} characters: avoid nested repeats"
         ) from error
-    return match[0] if match else None
 
 
 @lru_cache(maxsize=1024)

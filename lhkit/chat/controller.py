@@ -31,7 +31,7 @@ from lhkit.chat.step import (
     needs_clear_notice,
     next_step,
 )
-from lhkit.chat.truth import find_false_claim
+from lhkit.chat.truth import ClaimGuess, find_false_claim
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.conversation.events import (
     CallCompleted,
@@ -79,6 +79,8 @@ class ChatController:
         transcript: a conversation to resume; by default a new one, after the assistant's history.
         watch: compares the tools' data before and after each call, for the lines of truth:
             `lhkit.toolset.watch_state(session)`. Without it they say less of what ran.
+        guess: looks at a reply without a success phrase of a tool, and returns words that may
+            claim a write which did not happen; its marks say that they are a guess.
 
     Example:
         ```
@@ -98,8 +100,10 @@ class ChatController:
         catalog: Catalog | None = None,
         transcript: Transcript | None = None,
         watch: StateWatch | None = None,
+        guess: ClaimGuess | None = None,
     ) -> None:
         self.confirm = confirm
+        self._guess = guess
         self._watch = watch
         self._model = model
         self._dispatcher = dispatcher
@@ -309,8 +313,16 @@ class ChatController:
             if tool.claims
         }
         try:
-            return find_false_claim(reply, transcript.calls_of_this_turn, claims)
+            claim = find_false_claim(reply, transcript.calls_of_this_turn, claims)
         except UsageError:  # a pattern of a tool takes too long
+            _log.warning("the reply is not searched for success claims", exc_info=True)
+            return None
+        can_write = bool(self._dispatcher.registry.destructive)
+        if claim is not None or self._guess is None or not (reply.strip() and can_write):
+            return claim
+        try:
+            return self._guess(reply, transcript.messages)
+        except Exception:  # noqa: BLE001 - boundary: a guess must not end a turn
             _log.warning("the reply is not searched for success claims", exc_info=True)
             return None
 

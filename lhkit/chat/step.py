@@ -1,11 +1,12 @@
 """Decide what a turn does next, as a pure function of the transcript.
 
 At most `MAX_TURNS` model requests a user turn, at most one destructive call a model message is
-confirmed, and a call that repeats the one before is answered with `repeated_call`, because small
-models repeat themselves.
+confirmed (all of them where the turn ends after the calls, since none can be proposed again), and a
+call that repeats the one before is answered with `repeated_call`, because small models repeat
+themselves.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -52,7 +53,7 @@ class Limits:
     """The limits and tools that `next_step` depends on."""
 
     max_turns: int = MAX_TURNS
-    stops_after_calls: bool = False
+    stops_after_calls: bool | Callable[[Sequence[ToolCallMessage]], bool] = False
     destructive: frozenset[str] = frozenset()
     declared: Mapping[str, DeclaredArguments] = field(default_factory=dict)
 
@@ -119,7 +120,8 @@ def next_step(transcript: Transcript, limits: Limits) -> Step:
     recent = [m for m in transcript.messages[-2:] if not isinstance(m, SystemMessage)]
     if recent and isinstance(recent[-1], ModelMessage):
         return Finish(reason=EndReason.ANSWERED)
-    if limits.stops_after_calls and transcript.calls_of_this_turn:
+    stops, calls = limits.stops_after_calls, transcript.calls_of_this_turn
+    if calls and (stops(calls) if callable(stops) else stops):
         return Finish(reason=EndReason.ANSWERED)
     if transcript.model_turns >= limits.max_turns:
         return Finish(reason=EndReason.TOO_LONG)
@@ -150,6 +152,7 @@ def _plan_calls(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
         declared = limits.declared.get(pending.call.name)
         is_repeated = (
             previous is not None
+            and not limits.stops_after_calls
             and not (declared is not None and declared.repeatable)
             and is_same_call(previous, pending.call, declared)
         )
@@ -158,7 +161,7 @@ def _plan_calls(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
             plan = AnswerTruncated(pending=pending)
         elif is_repeated:
             plan = AnswerRepeated(pending=pending)
-        elif is_destructive and has_asked:
+        elif is_destructive and has_asked and not limits.stops_after_calls:
             plan = SkipUnasked(pending=pending)
         else:
             plan = Dispatch(pending=pending)

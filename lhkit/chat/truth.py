@@ -5,24 +5,28 @@ quoted, so that no title looks like another write.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog
 from lhkit.base.text import NOTHING, one_line, visible
-from lhkit.chat.claims import SENTENCE, read_part, success_phrases
+from lhkit.chat.claims import sentences, success_phrases
 from lhkit.confirm.decision import changed_arguments
 from lhkit.conversation.messages import (
     ChangeKind,
     ClaimReason,
     FalseReplyClaim,
+    Message,
     RowChange,
     ToolCallMessage,
     ToolCallOutcome,
 )
+
+ClaimGuess: TypeAlias = Callable[[str, Sequence[Message]], FalseReplyClaim | None]
+"""Takes (reply of the turn, messages of the conversation); returns words that may be a lie."""
 
 _VALUE_CHARS = 40
 _VALUES = 4
@@ -120,19 +124,33 @@ def find_false_claim(
     Raises:
         UsageError: a pattern takes too long.
     """
-    kinds = [(call.name, truth_kind(call)) for call in calls]
+    made = tuple(calls)
+    kinds = [(call.name, truth_kind(call)) for call in made]
     has_written = any(kind is not None and kind.has_written for _, kind in kinds)
-    for sentence in SENTENCE.split(read_part(reply)):
-        for phrase, tools in success_phrases(sentence, claims):
-            own = [kind for tool, kind in kinds if tool in tools]
+    is_cancelled = any(kind is TruthKind.NOT_RUN for _, kind in kinds)
+    has_only_read = bool(made) and all(map(_is_read, made))
+    for sentence, masked in sentences(reply):
+        for phrase in success_phrases(masked, claims):
+            own = [kind for tool, kind in kinds if tool in phrase.tools]
             if any(kind is not None and kind.has_written for kind in own):
                 continue
-            if own or not has_written:
-                words = sentence.strip()
-                words = words if len(words) <= _CLAIM_CHARS else phrase[:_CLAIM_CHARS]
-                reason = _REASONS.get(own[-1], ClaimReason.NOT_RUN) if own else ClaimReason.NOTHING
-                return FalseReplyClaim(words=words, reason=reason)
+            if not own and (has_written or (phrase.is_state and has_only_read)):
+                continue
+            if not own and is_cancelled and _CANCELLED.search(phrase.words):
+                continue  # the question that the user answered with no
+            words = sentence.strip()
+            words = words if len(words) <= _CLAIM_CHARS else phrase.words[:_CLAIM_CHARS]
+            reason = _REASONS.get(own[-1], ClaimReason.NOT_RUN) if own else ClaimReason.NOTHING
+            return FalseReplyClaim(words=words, reason=reason)
     return None
+
+
+def _is_read(call: ToolCallMessage) -> bool:
+    """Return whether a call ran without a question and wrote nothing that is known."""
+    return call.outcome is not None and call.outcome.ran and truth_kind(call) is None
+
+
+_CANCELLED = re.compile(r"취소|cancel", re.IGNORECASE)
 
 
 _REASONS: Mapping[TruthKind | None, ClaimReason] = {
@@ -144,7 +162,7 @@ _REASONS: Mapping[TruthKind | None, ClaimReason] = {
 def claim_text(claim: FalseReplyClaim, catalog: Catalog) -> str:
     """Return the sentence that marks a reply which contradicts the lines of truth."""
     words = one_line(visible(claim.words, keep_emoji=True), max_chars=_CLAIM_CHARS)
-    return catalog.text(f"truth.claim_{claim.reason}", words=words)
+    return catalog.text(f"truth.claim_{'guess' if claim.is_guess else claim.reason}", words=words)
 
 
 def _what(tool: str, outcome: ToolCallOutcome, kind: TruthKind, catalog: Catalog) -> str:

@@ -8,7 +8,7 @@ import typer
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import load_catalog
 from lhkit.cli.frame.command import Options, command
-from lhkit.cli.frame.console import print_lines, wide_console
+from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import Locale, MaxRegressions, ThresholdOptions, require_percent
 from lhkit.cli.frame.thresholds import check_baseline
@@ -69,7 +69,8 @@ async def compare_runs(options: CompareOptions, settings: Settings) -> int:
     comparison = compare(run_a, run_b, margin=options.margin)
     # regressions decide even where the paired test could not
     has_outcome = limits.max_regressions is None or not comparison.is_powerless
-    view = comparison_view(comparison, catalog, has_outcome=has_outcome)
+    is_whole = not is_interactive(console)  # a log keeps every reason
+    view = comparison_view(comparison, catalog, has_outcome=has_outcome, is_whole=is_whole)
     console.print(view, soft_wrap=True)
     if not limits.has_limits:
         return ExitCode.OK

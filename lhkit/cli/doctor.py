@@ -170,8 +170,11 @@ async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Ch
         yield await _check_limit(model, catalog)
         return
     bos_count = first.prompt_token_ids.count(_BOS_ID)
-    key = "doctor.one_bos" if bos_count == 1 else "doctor.many_bos"
-    yield Check(is_ok=bos_count == 1, text=catalog.text(key, count=bos_count))
+    if first.prompt_token_ids:
+        key = "doctor.one_bos" if bos_count == 1 else "doctor.many_bos"
+        yield Check(is_ok=bos_count == 1, text=catalog.text(key, count=bos_count))
+    else:
+        yield Check(is_ok=True, text=catalog.text("doctor.bos_unknown"))
     yield _check_cache(second, catalog)
     if is_vllm:
         has_metrics = second.server_metrics is not None

@@ -28,6 +28,7 @@ from lhkit.harness.exports.sft import (
     run_conversations,
     write_sft,
 )
+from lhkit.harness.exports.sft_formats import FORMATS, formatted
 from lhkit.harness.results.results import Run
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.settings import Settings
@@ -42,7 +43,8 @@ _MAX_ERROR_BYTES = 64 << 10
 class ExportOptions(Options):
     """Options of `lhkit export`: each format that is given a file is written.
 
-    `scenarios`, `reviewed`, `held_out` and `toolset` are for `sft`, which needs no run.
+    `scenarios`, `reviewed`, `held_out`, `format`, `dialect` and `toolset` are for `sft`, which
+    needs no run.
     """
 
     folder: Annotated[
@@ -77,6 +79,19 @@ class ExportOptions(Options):
             help="For --sft: scenario files whose near-duplicates are left out.",
         ),
     ] = ()
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(FORMATS),
+            help="For --sft: format of the rows. Default: messages.",
+        ),
+    ] = None
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            help="For --format prompt-completion: the format of calls, as for `lhkit eval`.",
+        ),
+    ] = None
     inspect: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="Log file for `inspect view`, such as run.eval."),
@@ -103,6 +118,7 @@ class ExportOptions(Options):
     "lhkit export runs/gemma-json --openai-messages chats.jsonl",
     "lhkit export runs/chats --otel http://127.0.0.1:4318",
     "lhkit export --sft train.jsonl --scenarios mine --held-out datasets/ac",
+    "lhkit export --sft rows.jsonl --scenarios mine --format prompt-completion --dialect gemma4",
 )
 async def export_run(options: ExportOptions, settings: Settings) -> int:
     """Write a run in each requested format; return the exit code.
@@ -113,8 +129,12 @@ async def export_run(options: ExportOptions, settings: Settings) -> int:
         RunError: the run is invalid, a file cannot be written, or a receiver refuses the traces.
         MissingPackageError: a package of the extra `eval` is not installed.
     """
-    if options.sft is None and (options.scenarios or options.reviewed or options.held_out):
-        raise UsageError("--scenarios, --reviewed and --held-out belong to --sft: give --sft FILE")
+    only_sft = (options.scenarios, options.reviewed, options.held_out, options.format)
+    if options.sft is None and any((*only_sft, options.dialect)):
+        raise UsageError(
+            "--scenarios, --reviewed, --held-out, --format and --dialect belong to --sft: give "
+            "--sft FILE"
+        )
     catalog = load_catalog(settings.locale)
     if options.sft is not None:
         await _export_sft(options, options.sft, catalog)
@@ -164,6 +184,8 @@ async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> N
     """Write training conversations and print how many were left out."""
     if options.folder is None and not (options.scenarios or options.reviewed):
         raise UsageError("--sft: give the folder of a RUN, --scenarios or --reviewed")
+    form = options.format or "messages"
+    formatted((), form, options.dialect)  # refused before anything runs
     toolset = load(options.toolset or DEFAULT)
     held_out = load_scenarios(options.held_out) if options.held_out else ()
     scenarios = load_scenarios(options.scenarios) if options.scenarios else ()
@@ -179,11 +201,12 @@ async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> N
     messages = (text for scenario in held_out for turn in scenario.turns for text in turn.texts)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        counts = write_sft(chain.from_iterable(sources), file, messages)
+        rows = formatted(chain.from_iterable(sources), form, options.dialect)
+        counts = write_sft(rows, file, messages)
     except OSError as error:
         raise RunError(f"{file} cannot be written ({error}): choose another place") from error
     text = catalog.text(
-        "export.sft",
+        "export.sft" if form != "prompt-completion" else "export.sft_rows",
         path=file,
         count=counts.written,
         held_out=counts.held_out,

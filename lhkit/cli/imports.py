@@ -196,6 +196,10 @@ async def _write_scenarios(
         if not kept:
             raise UsageError("\n".join([count, *cut_list(left_out, MAX_LISTED)]))
         summary = list(_summary_lines(suites, into, catalog))
+        summary += [
+            catalog.text(f"import.remark.{remark.code}", **remark.values)
+            for remark in imported.remarks
+        ]
         easy = [Loss(code="easy", where=name) for checked in suites for name in checked.easy]
         losses = [loss for loss in (*imported.losses, *easy) if loss.code not in LEFT_OUT]
         notes = "\n".join((*_note_lines([*summary, count], left_out, losses, catalog), ""))

@@ -36,6 +36,7 @@ from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.plan import ModelSource
 from lhkit.harness.running.prepared import choose_scenarios
+from lhkit.harness.running.run import score_prepared
 from lhkit.harness.running.suite import Suite, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line
@@ -166,6 +167,8 @@ class _Matrix:
         lines = [self.catalog.text(key, number=number, count=count, arm=name)]
         if run and (models := unverified_models(run.manifest)):
             lines.append(self.catalog.text("eval.unsure", models=", ".join(models)))
+        if run and not run.manifest.code_sha256:
+            lines.append(self.catalog.text("eval.unknown_code", count=run.kept))
         print_lines(lines, self.console)
         return run
 
@@ -214,13 +217,14 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
     records = select_records(read_records(evaluation.folder), plan.hashes)
     if len(reusable_samples(map(record_status, records), plan.hashes)) < len(plan.hashes):
         return None
-    return Run(
+    run = Run(
         records=records,
         manifest=read_manifest(evaluation.folder),
         kept=len(records),
         name=evaluation.folder.resolve().name,
         folder=evaluation.folder,
     )
+    return await score_prepared(run, evaluation.prepared)
 
 
 def _recorded_identity(evaluation: Evaluation) -> ModelIdentity | None:

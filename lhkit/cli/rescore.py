@@ -1,6 +1,7 @@
 """`lhkit rescore`: score the records of a run again."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +16,12 @@ from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import Details, Paths, RunFolder, SelectOptions, Toolset
 from lhkit.cli.frame.project_toolset import find_project_toolset
-from lhkit.harness.records.store import write_rescored
+from lhkit.harness.records.store import SCORES, write_rescored
 from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
+from lhkit.harness.running.score_run import rebuilt_states, score_run
+from lhkit.harness.running.scores import load_scores
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.settings import Settings
@@ -36,21 +39,38 @@ class RescoreOptions(SelectOptions):
         Path | None,
         typer.Option(file_okay=False, help="Folder of the new run. Default: RUN-rescored."),
     ] = None
+    scores: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--score",
+            metavar="FILE.py:NAME",
+            help="Add your own score to RUN itself, without judging again; repeatable. With --into "
+            "the run is judged again, and has this score too.",
+        ),
+    ] = ()
     details: Details = False
 
 
-@command("lhkit rescore runs/gemma-json --into runs/gemma-today")
+@command(
+    "lhkit rescore runs/gemma-json --into runs/gemma-today",
+    "lhkit rescore runs/gemma-json --score scores.py:polite",
+)
 async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     """Score a run again into a new folder and print the changed verdicts; return the exit code.
+
+    With scores and without `into`, the scores are added to the run itself.
 
     Raises:
         UsageError: the toolset is invalid, or is given without paths.
         RunError: the run cannot be read or scored, or the result cannot be written.
         ScenarioError: a scenario is invalid.
     """
+    old = Run.load(options.run).select(**options.values())
+    if options.scores and options.into is None:
+        return await _add_scores(options, old, settings)
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    old = Run.load(options.run).select(**options.values())
+    scores = load_scores(options.scores, toolset)  # before the records are judged
     scenarios = load_scenarios(paths)
     new = rescore(old, scenarios, toolset)
     if old.records and not new.records:
@@ -65,15 +85,44 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     if options.into is None and target.is_symlink():  # it may be part of a downloaded run
         raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)
+    if scores:
+        written = replace(new, folder=target)
+        states = rebuilt_states(scenarios, toolset)
+        new = replace(await score_run(written, scores, states=states, progress=True), folder=None)
     catalog, console = load_catalog(settings.locale), wide_console()
+    dropped = [name for name in old.manifest.scores if name not in new.manifest.scores]
     console.print(run_view(new, catalog, details=options.details), soft_wrap=True)
     print_lines(_changed_verdicts(old, new, catalog), console)
     if new.skipped:
         print_lines([catalog.text("rescore.skipped", count=len(new.skipped))], console)
         skipped = ((sample, catalog.translate(why)) for sample, why in new.skipped.items())
         print_lines((f"  {sample}: {why}" for sample, why in skipped), console)
+    if dropped:
+        print_lines(
+            [catalog.text("rescore.dropped", source=old.name, names=", ".join(dropped))], console
+        )
     counts = {"count": len(new.records), "source": old.name}
     print_lines([catalog.text("rescore.written", path=target, **counts)], console)
+    return ExitCode.OK
+
+
+async def _add_scores(options: RescoreOptions, run: Run, settings: Settings) -> int:
+    """Add scores to a run itself, and print its table."""
+    states = None
+    if options.paths or run.toolset == DEFAULT_TOOLSET == options.toolset:
+        scenarios = load_scenarios(scenarios_at(options.paths, options.toolset))
+        states = rebuilt_states(scenarios, load(options.toolset))
+    scores = load_scores(options.scores)
+    before = {result.key for result in run.score_records if not result.error}
+    new = await score_run(run, scores, states=states, adds=True, progress=True)
+    catalog, console = load_catalog(settings.locale), wide_console()
+    console.print(run_view(new, catalog, details=options.details), soft_wrap=True)
+    print_lines(_changed_verdicts(run, new, catalog), console)
+    names = {score.name for score in scores}
+    results = [result for result in new.score_records if result.score in names]
+    kept = sum(result.key in before for result in results)
+    counts = {"computed": len(results) - kept, "kept": kept, "path": options.run / SCORES}
+    print_lines([catalog.text("rescore.added", **counts)], console)
     return ExitCode.OK
 
 

@@ -10,32 +10,48 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
 from lhkit.base.errors import LhkitError, UsageError
 from lhkit.base.locales import load_catalog
+from lhkit.base.options import validate_options
 from lhkit.base.redaction import masked, without_secrets
+from lhkit.base.text import one_line
 from lhkit.cli.eval.evaluation import OpenedModel, prepare_evaluation, read_provenance
+from lhkit.cli.frame.options import ThresholdOptions
+from lhkit.cli.frame.thresholds import ThresholdResult, check_thresholds, load_baseline
+from lhkit.harness.figures.regressions import count_regressions
 from lhkit.harness.records.manifest import Manifest
-from lhkit.harness.records.record import SampleRecord, encode_record
+from lhkit.harness.records.record import SampleRecord, decode_line, encode_record
 from lhkit.harness.records.resume import SampleHashes
+from lhkit.harness.records.score_record import ScoreRecord, encode_score, with_checks
 from lhkit.harness.records.store import (
+    SCORES,
     Journal,
     open_journal,
     read_manifest,
     read_records,
+    read_scores,
     require_kept_whole,
     write_manifest,
 )
 from lhkit.harness.records.wall_clock import WallClock
+from lhkit.harness.results.results import Run
 from lhkit.harness.running.plan import PlannedScenario, run_clock
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import Execution, begin_invocation, new_execution, run_manifest
 from lhkit.harness.running.run_options import RunOptions
+from lhkit.harness.running.score_run import Scorer, rebuilt_states
+from lhkit.harness.running.scores import load_scores
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import load
+
+_SHOWN_REGRESSIONS = 20
+_REASON_CHARS = 300
 
 
 class ModelUnavailableError(LhkitError):
@@ -51,42 +67,67 @@ class PlannedSuite:
         execution: runs them, and has the records to reuse.
         manifest: of the run folder, as JSON; empty if nothing is written to one.
         notices: sentences about unverified or unwritten results.
+        scorer: has the scores, and their results to reuse.
     """
 
     scenarios: Mapping[str, PlannedScenario]
     execution: Execution
     manifest: str
     notices: tuple[str, ...]
+    scorer: Scorer
 
-    async def record(self, scenario: str, repeat: int) -> tuple[SampleRecord, str]:
-        """Run a sample, or take its record from the run folder.
+    async def record(self, scenario: str, repeat: int) -> "RecordedSample":
+        """Run a sample, or take its record from the run folder, and score it."""
+        sample, line = self.scenarios[scenario].sample(repeat), ""
+        record = self.execution.records.get(sample.sample_id)
+        if record is None:
+            with _quiet_log():
+                record = cast(SampleRecord, await self.execution.run_sample(sample))  # not encoded
+            line = record_line(record)
+        results, new = await self.scorer.score(record)
+        return RecordedSample(
+            record=with_checks(record, results),
+            line=line,
+            scores=results,
+            score_lines=tuple(masked(encode_score(result)) for result in new),
+        )
 
-        Returns:
-            The record, and its line for the run folder; an empty line if it was there.
-        """
-        sample = self.scenarios[scenario].sample(repeat)
-        if kept := self.execution.records.get(sample.sample_id):
-            return kept, ""
-        with _short_log():
-            record = cast(SampleRecord, await self.execution.run_sample(sample))  # not encoded
-        return record, masked(encode_record(record))  # only this process knows the secrets
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSample:
+    """A sample that was run, or whose record was there.
+
+    Attributes:
+        record: its record, with the verdicts of its checks.
+        line: the line for the run folder; empty if it was there.
+        scores: the results of its scores.
+        score_lines: the lines of those that were computed now.
+    """
+
+    record: SampleRecord
+    line: str
+    scores: tuple[ScoreRecord, ...]
+    score_lines: tuple[str, ...]
+
+
+def record_line(record: SampleRecord) -> str:
+    """Return the line of a record; for the process that ran it, which alone knows the secrets."""
+    return masked(encode_record(record))
 
 
 @contextmanager
-def _short_log() -> Iterator[None]:
-    """Leave out the tracebacks of lhkit's own errors, which pytest would show of each test."""
+def _quiet_log() -> Iterator[None]:
+    """Leave out lhkit's own errors, which are the reason of the sample, from the captured log."""
 
-    def shorten(record: logging.LogRecord) -> bool:
-        if record.exc_info and isinstance(error := record.exc_info[1], LhkitError):
-            record.msg, record.exc_info = f"{record.msg}: {type(error).__name__}", None
-        return True
+    def keep(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], LhkitError))
 
     logger = logging.getLogger("lhkit.chat.controller")
-    logger.addFilter(shorten)
+    logger.addFilter(keep)
     try:
         yield
     finally:
-        logger.removeFilter(shorten)
+        logger.removeFilter(keep)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -118,17 +159,21 @@ class SuitePlanner:
         chosen = choose_scenarios(scenarios, options)
         folder, before, existing = self.folder, Manifest(), tuple[SampleRecord, ...]()
         notices: list[str] = []
+        stored: list[ScoreRecord] = []
         if folder is not None and folder.is_dir():
             before, existing = read_manifest(folder), read_records(folder)
+            stored = list(read_scores(folder))
             try:
                 require_kept_whole(folder, {each.id for each in chosen.scenarios}, chosen.selection)
             except UsageError as error:
                 notices.append(str(error))
                 folder = None
+        toolset = load(options.toolset)
+        scores = load_scores(options.scores, toolset)
         evaluation = prepare_evaluation(
             options,
             chosen,
-            load(options.toolset),
+            toolset,
             folder=folder or Path(os.devnull),  # which has no records
             settings=self.settings,
             placement=None,
@@ -159,11 +204,15 @@ class SuitePlanner:
             plan, resumption, execution.context, provenance, concurrency=self.workers
         )
         manifest = run_manifest(plan, before, provenance, chosen.selection, invocation)
+        sources = {score.name: score.source for score in scores}
+        manifest = manifest.model_copy(update={"scores": sources} if sources else {})
+        states = rebuilt_states(chosen.scenarios, toolset)
         return PlannedSuite(
             scenarios={planned.scenario.name: planned for planned in plan.scenarios},
             execution=execution,
             manifest="" if folder is None else masked(json.dumps(manifest.plain())),
             notices=(*notices, *invocation.remarks),
+            scorer=Scorer(scores, stored, states=states),
         )
 
     async def aclose(self) -> None:
@@ -184,11 +233,14 @@ class SuiteRecorder:
     error: str = ""
     _kept: set[str] = field(default_factory=set)
     _are_valid: dict[str, bool] = field(default_factory=dict)
+    _scores: list[str] = field(default_factory=list)
     _stack: ExitStack = field(default_factory=ExitStack)
     _journal: Journal | None = None
     _manifest: Manifest | None = None
 
-    def add(self, *, sample: str, line: str, is_valid: bool, manifest: str) -> None:
+    def add(
+        self, *, sample: str, line: str, is_valid: bool, manifest: str, scores: Sequence[str] = ()
+    ) -> None:
         """Write the record of a sample; before the first, the manifest.
 
         Args:
@@ -196,7 +248,9 @@ class SuiteRecorder:
             line: the record; empty if it was kept.
             is_valid: whether it could be scored.
             manifest: with the first sample of each process; empty if nothing is written.
+            scores: the results of its scores, written by `close`.
         """
+        self._scores += scores
         if line:
             self._are_valid[sample] = is_valid
         else:
@@ -214,7 +268,16 @@ class SuiteRecorder:
             self.error = str(error)
 
     def close(self) -> None:
-        """Complete the manifest, and release the folder."""
+        """Complete the manifest, release the folder, and write the results of scores."""
+        self._complete()
+        if self._scores and self._manifest is not None and not self.error:
+            try:
+                with open_journal(self.folder, reads=False, file_name=SCORES) as journal:
+                    journal.append(*self._scores)
+            except LhkitError as error:
+                self.error = str(error)
+
+    def _complete(self) -> None:
         with self._stack:
             if self._manifest is None or self.error:
                 return
@@ -240,3 +303,66 @@ class SuiteRecorder:
             yield load_catalog("en").text("eval.kept", count=len(self._kept), asked=total)
         if self.error:
             yield self.error
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class SuiteGate:
+    """Compares the samples of a session with a baseline, as `lhkit eval --baseline` does.
+
+    Attributes:
+        baseline: the accepted run.
+        options: the thresholds.
+    """
+
+    baseline: Run
+    options: ThresholdOptions
+    _records: list[SampleRecord] = field(default_factory=list)
+
+    @classmethod
+    def load(
+        cls, baseline: Path, runs_dir: Path, max_regressions: int | None, *, is_failed_only: bool
+    ) -> "SuiteGate":
+        """Load and check a baseline.
+
+        Raises:
+            RunError: it is not a run.
+            UsageError: nothing could be concluded from the comparison.
+            MissingPackageError: a package of the extra `eval` is not installed.
+        """
+        import_module("lhkit.harness.figures.statistics")  # before anything is run
+        return cls(
+            baseline=load_baseline(baseline, runs_dir, is_failed_only=is_failed_only),
+            options=validate_options(
+                ThresholdOptions, baseline=baseline, max_regressions=max_regressions
+            ),
+        )
+
+    def add(self, line: str) -> None:
+        """Add the record of a sample."""
+        self._records.append(decode_line(line))
+
+    def is_decided_by(self, name: str) -> bool:
+        """Return whether one failed sample of a scenario in a wording misses the threshold."""
+        before = [record for record in self.baseline.records if record.sample_id.name == name]
+        passed = {record.is_passed for record in before if record.is_valid}
+        return self.options.max_regressions == 0 and passed == {True}
+
+    def check(self) -> ThresholdResult | None:
+        """Return what the comparison decides; None if no sample was run."""
+        if not self._records:
+            return None
+        run = Run(records=self._records, name="this session")
+        return check_thresholds(run, self.options, load_catalog("en"), baseline=self.baseline)
+
+    def regressed_lines(self) -> Iterator[str]:
+        """Yield the first reason of each scenario that regressed."""
+        regressed = count_regressions(self.baseline.records, self._records).regressed
+        for name in regressed[:_SHOWN_REGRESSIONS]:
+            failed = (
+                record
+                for record in self._records
+                if record.sample_id.scenario == name and record.is_valid and not record.is_passed
+            )
+            for record in islice(failed, 1):
+                reason = one_line(next(iter(record.score.reasons), ""), max_chars=_REASON_CHARS)
+                yield f"  {record.sample_id} · {reason}"

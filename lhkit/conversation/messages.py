@@ -97,10 +97,14 @@ class ClaimReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalseReplyClaim:
-    """Words of a reply that claim a write which did not happen in its turn."""
+    """Words of a reply that claim a write which did not happen in its turn.
+
+    `is_guess`: not by a success phrase of a tool, but by a classifier, which is sometimes wrong.
+    """
 
     words: str
     reason: ClaimReason
+    is_guess: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

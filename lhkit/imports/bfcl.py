@@ -1,4 +1,6 @@
-"""Import BFCL's multi-turn conversations, and run its classes from the user's own copy.
+"""Import BFCL's conversations, and run the classes of its multi-turn ones from the user's own copy.
+
+Single-turn categories are in `bfcl_single`.
 
 The classes are live objects whose attributes are the state. BFCL's reference calls, run directly on
 its own objects, define the state after each turn and the required results. As in BFCL, any calls
@@ -29,6 +31,7 @@ from lhkit.chat.assistant import Assistant
 from lhkit.conversation.messages import ToolCall
 from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.harness.authoring.scenario_yaml import expected_changes, literals
+from lhkit.imports.bfcl_single import SUITE, convert_single_turn
 from lhkit.imports.functions import guess_read_tools
 from lhkit.imports.importers import (
     Imported,
@@ -54,6 +57,7 @@ _TOOLSET_CODE = '''\
 """Written by `lhkit import bfcl`: the classes of BFCL, run in place."""
 
 from lhkit.imports.bfcl import BfclToolset
+from lhkit.imports.functions import EVERY_NAME, function_toolset
 
 '''
 _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}
@@ -271,23 +275,31 @@ CATEGORIES = (
 def import_bfcl(
     path: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")],
 ) -> Imported:
-    """Import BFCL's multi-turn conversations, with its own classes as tools.
+    """Import BFCL's single-turn questions, and its multi-turn conversations with its own classes.
 
     Raises:
         UsageError: the package is missing, or its code fails.
     """
     folder = str(path.resolve())
     package = read_package(folder)
+    losses = [Loss(code="categories")]
+    single_turn = tuple(convert_single_turn(package.read_lines, losses))
     return Imported(
-        toolset=f"{_TOOLSET_CODE}toolset = BfclToolset({compact(folder)})\n",
-        suites=tuple(
-            ImportedFile(
-                name="toolset", file=category, scenarios=tuple(_convert_category(folder, category))
-            )
-            for category in CATEGORIES
-            if package.read_lines(f"BFCL_v4_{category}.json")
+        toolset=f"{_TOOLSET_CODE}toolset = BfclToolset({compact(folder)})\n"
+        f"{SUITE} = function_toolset([], reads=EVERY_NAME)\n",
+        suites=(
+            *single_turn,
+            *(
+                ImportedFile(
+                    name="toolset",
+                    file=category,
+                    scenarios=tuple(_convert_category(folder, category)),
+                )
+                for category in CATEGORIES
+                if package.read_lines(f"BFCL_v4_{category}.json")
+            ),
         ),
-        losses=(Loss(code="categories"),),
+        losses=tuple(losses),
     )
 
 

@@ -1,14 +1,15 @@
 """Read a file of conversations into their messages and tools, whatever its form.
 
-A file is one conversation or many, as JSON, as JSON lines, or as JSON values one after another. A
-conversation is a list of messages, or an object with them under `messages` or another known key. An
+A file is one conversation or many, as JSON, as JSON lines, as JSON values one after another, or as
+Parquet; a folder is a data set in such files. A conversation is a list of messages, an object with
+them under `messages` or another known key, or a row of a data set of calls (`row_shapes`). An
 invalid conversation does not affect the others.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from lhkit.imports.decoding import decode_json, to_utf8_json
 from lhkit.imports.functions import build_registry, replay_handler
 from lhkit.imports.importers import MAX_LISTED, cut_list
 from lhkit.imports.message_shapes import is_message
+from lhkit.imports.row_shapes import to_messages
+from lhkit.imports.tables import TABLE_SUFFIXES, DataFile, data_files, read_table
 from lhkit.imports.tool_shapes import ToolList, read_tools
 
 _NO_TOOLS = ToolList(functions=(), repairs={})
@@ -26,14 +29,24 @@ _NO_TOOLS = ToolList(functions=(), repairs={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChat:
-    """The messages and tools of one conversation; `where` is its position in the file.
+    """The messages and tools of one conversation.
 
-    `error` is the reason why it cannot be read; it has no messages then.
+    Attributes:
+        where: its position in the file.
+        messages: the messages; none if there is an error.
+        tools: the tools that it lists.
+        shape: the name of the shape of its row; empty for another form.
+        split: the split of the data set; empty if none is named.
+        metadata: further scalars of the row, by key.
+        error: the reason why it cannot be read; empty if it can.
     """
 
     where: str
     messages: tuple[Mapping[str, Any], ...] = ()
     tools: ToolList = _NO_TOOLS
+    shape: str = ""
+    split: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
 
 
@@ -54,32 +67,52 @@ _MESSAGE_KEYS = (
     *("history", "turns", "contents", "input", "prompt"),
 )
 _REPLY_KEYS = ("completion", "response", "output", "choices")
-_INNER_KEYS = ("request", "body", "row", "data")
+_INNER_KEYS = ("request", "body", "row", "data", "text")
 _LIST_KEYS = ("conversations", "chats", "dialogs", "dialogues", "data", "rows", "records", "items")
 _INSTRUCTION_KEYS = ("system", "system_prompt", "instructions", "systemInstruction")
 
 
-def read_chat_file(file: Path) -> ChatFile:
-    """Read the conversations of a file, including the errors of invalid ones.
+def read_chat_file(source: Path, shape: str | None = None) -> ChatFile:
+    """Read the conversations of a file or folder, including the errors of invalid ones.
+
+    Args:
+        source: a file, or a folder of a data set.
+        shape: the name of the shape of all rows (`row_shapes`); recognised by default.
 
     Raises:
-        UsageError: the file cannot be read or has no valid conversation; the message names the
+        UsageError: a file cannot be read or there is no valid conversation; the message names the
             position.
+        MissingPackageError: Parquet or Arrow files need pyarrow.
     """
+    comments: list[str] = []
+    valid: set[str] = set()
+    chats: list[RecordedChat] = []
+    for part in data_files(source) if source.is_dir() else [DataFile(path=source)]:
+        entries = list(_read_file(part.path, comments))
+        name = part.path.relative_to(source.parent) if source.is_dir() else Path(source.name)
+        if name != Path(part.path.name):
+            prefix = f"{name.parent.as_posix()}/"
+            entries = [replace(entry, where=f"{prefix}{entry.where}") for entry in entries]
+        read = (_read_entry(entry, valid, shape) for entry in entries)
+        chats += [chat if chat.split else replace(chat, split=part.split) for chat in read]
+    if all(chat.error for chat in chats):
+        lines = [f"{chat.where}: {chat.error}." for chat in chats]
+        raise UsageError("\n".join(cut_list(lines, MAX_LISTED)))
+    return ChatFile(chats=tuple(chats), comments=tuple(comments))
+
+
+def _read_file(file: Path, comments: list[str]) -> list["_Entry"]:
+    if file.suffix in TABLE_SUFFIXES:
+        rows = read_table(file)
+        return [_Entry(where=f"{file.name}[{n}]", value=row) for n, row in enumerate(rows)]
     text = _read_text(file)
     if not text.strip():
         raise UsageError(f"{file} is empty: {_FORMAT}.")
-    comments: list[str] = []
     entries = list(_split(file, text, comments))
     if len(entries) > 1 and all(_is_message(entry.value) for entry in entries):
         messages = [entry.value for entry in entries]  # one conversation, a message a line
         entries = [_Entry(where=file.name, value=messages)]
-    valid: set[str] = set()
-    chats = tuple(_read_entry(entry, valid) for entry in entries)
-    if all(chat.error for chat in chats):
-        lines = [f"{chat.where}: {chat.error}." for chat in chats]
-        raise UsageError("\n".join(cut_list(lines, MAX_LISTED)))
-    return ChatFile(chats=chats, comments=tuple(comments))
+    return entries
 
 
 def _read_text(file: Path) -> str:
@@ -229,12 +262,12 @@ def _unwrapped(content: Any) -> Any:
     return content
 
 
-def _read_entry(entry: _Entry, valid: set[str]) -> RecordedChat:
+def _read_entry(entry: _Entry, valid: set[str], shape: str | None) -> RecordedChat:
     """Return the conversation of an entry; `valid` are the tools that are known to be valid."""
     if entry.error:
         return RecordedChat(where=entry.where, error=entry.error)
     try:
-        return _to_chat(entry.value, entry.where, valid)
+        return _to_chat(entry.value, entry.where, valid, shape)
     except UnicodeEncodeError:
         reason = "it contains a lone surrogate"
     except RecursionError:
@@ -244,9 +277,10 @@ def _read_entry(entry: _Entry, valid: set[str]) -> RecordedChat:
     return RecordedChat(where=entry.where, error=f"not a valid conversation: {reason}")
 
 
-def _to_chat(entry: Any, where: str, valid: set[str]) -> RecordedChat:
+def _to_chat(entry: Any, where: str, valid: set[str], shape: str | None) -> RecordedChat:
     to_utf8_json(entry)
-    messages, described = _find_messages(entry)
+    row, shape_name = to_messages(entry, shape)
+    messages, described = _find_messages(row)
     if not all(map(_is_message, messages)):
         raise UsageError(_FORMAT)
     tools = read_tools(described) if described else _NO_TOOLS
@@ -255,7 +289,43 @@ def _to_chat(entry: Any, where: str, valid: set[str]) -> RecordedChat:
         if text not in valid:
             build_registry([function], replay_handler)
             valid.add(text)
-    return RecordedChat(where=where, messages=tuple(messages), tools=tools)
+    split, metadata = _read_metadata(row)
+    return RecordedChat(
+        where=where,
+        messages=tuple(messages),
+        tools=tools,
+        shape=shape_name,
+        split=split,
+        metadata=metadata,
+    )
+
+
+_SPLIT_KEYS = ("split", "subset_split", "partition")
+_NAMES_OF_ROWS = re.compile(r"(^|_)(id|ids|uuid|guid|hash|sha\d*|index|idx|url)$", re.IGNORECASE)
+_MAX_METADATA_CHARS = 60
+
+
+def _read_metadata(row: Any) -> tuple[str, dict[str, str]]:
+    """Return the split of a row, and its other short scalars but those that name the row.
+
+    `metadata` is the split itself (as in mobile-actions), or an object with it and other values.
+    """
+    if not isinstance(row, Mapping):
+        return "", {}
+    more = decode_json(row.get("metadata"))
+    values = {**row, **more} if isinstance(more, Mapping) else dict(row)
+    known = {*_MESSAGE_KEYS, *_REPLY_KEYS, *_INSTRUCTION_KEYS, "tools", "functions", "metadata"}
+    scalars = {
+        str(key): str(value).strip()
+        for key, value in values.items()
+        if key not in known
+        and isinstance(value, str | bool | int)
+        and not _NAMES_OF_ROWS.search(str(key))
+    }
+    split = next((scalars.pop(key) for key in _SPLIT_KEYS if key in scalars), "")
+    if not split and isinstance(more, str):
+        split = more.strip()
+    return split, {k: v for k, v in scalars.items() if v and len(v) <= _MAX_METADATA_CHARS}
 
 
 def _find_messages(entry: Any) -> tuple[list[Any], Any]:

@@ -6,42 +6,32 @@ does anything.
 """
 
 import json
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lhkit.base.errors import UsageError
-from lhkit.base.json_values import JSON, compact
-from lhkit.chat.assistant import Assistant
-from lhkit.conversation.messages import (
-    Message,
-    ModelMessage,
-    ToolCall,
-    ToolCallMessage,
-    UserMessage,
-)
-from lhkit.conversation.tool_results import ToolOk, ToolResult
+from lhkit.conversation.messages import ToolCall
 from lhkit.harness.authoring.scenario_yaml import literal
 from lhkit.imports.decoding import decode_json
 from lhkit.imports.functions import (
+    EVERY_NAME,
+    HISTORY,
     INSTRUCTIONS,
     RECORDED,
-    FunctionSession,
+    TOOLS,
+    FunctionToolset,
     build_registry,
+    function_toolset,
     replay_handler,
-    to_tool_result,
 )
 from lhkit.imports.importers import NOT_EMPTY, Imported, ImportedFile, Loss
-from lhkit.imports.recorded import RecordedCall, RecordedTurn, TurnReader
+from lhkit.imports.recorded import RecordedTurn, TurnReader, history_rows, recorded_row
 from lhkit.imports.tool_shapes import parse_tools
-from lhkit.tools.definition import Handler
-from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted
-from lhkit.toolset import day_of
 
 PARTS = {
     "singlecall": "FunctionChat-Singlecall.jsonl",
@@ -53,69 +43,20 @@ PARTS = {
 COMPLETIONS = "completions"
 """The file of the scenarios that only a judge of prose can score."""
 
-TOOLS = "tools"
-HISTORY = "history"
-
 _PROMPT = "system_prompt.txt"
 _TOOLSET_CODE = '''\
 """Written by `lhkit import functionchat`: each scenario lists its tools."""
 
-from lhkit.imports.functionchat import FunctionChatToolset
+from lhkit.imports.functionchat import functionchat_toolset
 
-toolset = FunctionChatToolset()
+toolset = functionchat_toolset()
 '''
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionChatToolset:
-    """The tools that a scenario lists, which do nothing.
-
-    An initial state is `{tools: [{name, …}], instructions: [{text}], history: [{user}, …]}`, with
-    `recorded: [{tool, args, result}]` if the model is to answer with the result of a call.
-    """
-
-    name: str = "functionchat"
-    locales: tuple[str, ...] = ("ko", "en")
-
-    def open(self, world: Mapping[str, Any], locale: str) -> FunctionSession:
-        """Return a session with the tools and the history of `world`."""
-        data = {name: world[name] for name in (HISTORY, RECORDED) if name in world}
-        return FunctionSession(
-            registry=_build_registry(compact(world[TOOLS])),
-            assistant=Assistant(
-                instructions="\n\n".join(row["text"] for row in world.get(INSTRUCTIONS, ())),
-                history=tuple(map(_message, world.get(HISTORY, ()))),
-                stops_after_calls=RECORDED not in world,
-                deps=data,
-            ),
-            today=day_of(world.get("now")),
-            data=data,
-        )
-
-
-@lru_cache(maxsize=64)
-def _build_registry(tools: str) -> ToolRegistry:
-    """Return tools from the JSON text of their list; all read, as there is nothing to change."""
-    functions = parse_tools(json.loads(tools))
-    return build_registry(functions, _handler, reads={tool["name"] for tool in functions})
-
-
-def _handler(name: str) -> Handler:
-    replay = replay_handler(name)
-
-    def handle(args: Mapping[str, JSON], data: Any) -> Awaitable[ToolResult] | ToolResult:
-        return replay(args, data) if RECORDED in data else ToolOk({})  # the model does not read it
-
-    return handle
-
-
-def _message(row: Mapping[str, Any]) -> Message:
-    if "user" in row:
-        return UserMessage(text=row["user"])
-    if "assistant" in row:
-        return ModelMessage(text=row["assistant"])
-    result = to_tool_result(decode_json(row["result"]))
-    return ToolCallMessage.of(name=row["tool"], args=row["args"], result=result)
+def functionchat_toolset() -> FunctionToolset:
+    """Return the toolset of the imported scenarios: each lists its tools, which only read."""
+    toolset = function_toolset([], reads=EVERY_NAME)
+    return replace(toolset, name="functionchat", locales=("ko", "en"))
 
 
 def import_functionchat(
@@ -194,17 +135,10 @@ class Item:
             TOOLS: [self._fitting_tool(tool, last, losses) for tool in parse_tools(self.tools)],
             INSTRUCTIONS: [{"text": reader.instructions}],
         }
-        if history := [row for turn in earlier for row in _history_rows(turn)]:
+        if history := [row for turn in earlier for row in history_rows(turn)]:
             world[HISTORY] = history
         if self.kind == "completion":
-            world[RECORDED] = [
-                {
-                    "tool": item.call.name,
-                    "args": item.call.args,
-                    "result": item.result if item.has_result else "",
-                }
-                for item in last.calls
-            ]
+            world[RECORDED] = [recorded_row(item) for item in last.calls]
         return {
             "id": self.id,
             "ac": self.group,
@@ -221,7 +155,7 @@ class Item:
         calls = [item.call for item in turn.calls]
         if isinstance(self.answer, ToolCall):
             calls.append(self.answer)
-        validator = _build_registry(compact([tool])).validator(tool["name"])
+        validator = build_registry([tool], replay_handler).validator(tool["name"])
         checked = [validator.check(call.args) for call in calls if call.name == tool["name"]]
         if all(isinstance(verdict, Accepted) for verdict in checked):
             return dict(tool)
@@ -268,23 +202,6 @@ def _matchers(args: Mapping[str, Any], acceptable: Mapping[str, Any]) -> dict[st
 def _value_matcher(value: Any) -> Any:
     is_text = isinstance(value, str) and value.strip()
     return {"text": value, "ignore": "spaces"} if is_text else literal(value)
-
-
-def _history_rows(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
-    yield {"user": turn.user}
-    for item in turn.calls:
-        yield {
-            "tool": item.call.name,
-            "args": item.call.args,
-            "result": item.result if item.has_result else "",
-        }
-    for text in turn.replies[-1:]:
-        yield {"assistant": text}
-
-
-def _recorded_row(recorded: RecordedCall) -> dict[str, Any]:
-    result = recorded.result if recorded.has_result else ""
-    return {"tool": recorded.call.name, "args": recorded.call.args, "result": result}
 
 
 def read_items(path: Path) -> tuple[Item, ...]:

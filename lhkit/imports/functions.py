@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -18,6 +18,7 @@ from lhkit.base.json_values import JSON, compact, plain_json
 from lhkit.base.locales import available_locales
 from lhkit.base.schema import ABSENT, SchemaNode
 from lhkit.chat.assistant import Assistant
+from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.harness.scenarios.values import hashable_form
 from lhkit.imports.decoding import decode_json, read_json
@@ -36,7 +37,22 @@ INSTRUCTIONS = "instructions"
 """The table of the initial state with a conversation's own instructions."""
 
 RECORDED = "recorded"
-"""The table of the initial state with the recorded results of tools without a function."""
+"""The table of the initial state with the recorded results of tools without a function.
+
+A row `{tool, args, result}` without `result` is a call whose result is not known.
+"""
+
+TOOLS = "tools"
+"""The table of the initial state with the tools of a conversation, if it has not all of them.
+
+A row is `{name}` of a tool of the toolset, or a whole description.
+"""
+
+HISTORY = "history"
+"""The table of the initial state with the messages before the first one of the user.
+
+A row is `{user}`, `{assistant}` or `{tool, args, result}`.
+"""
 
 _REPLAYED = "_played"  # counts the replayed calls: not part of the state
 
@@ -44,6 +60,15 @@ _READS = re.compile(
     r"(get|list|find|search|read|show|fetch|lookup|look_up|view|query|check|count|calculate|think)"
     r"(_|$)"
 )
+
+
+class _EveryName(Container[str]):
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+
+EVERY_NAME: Container[str] = _EveryName()
+"""Contains every name: the `reads` of tools that do nothing."""
 
 
 def guess_read_tools(names: Iterable[str]) -> frozenset[str]:
@@ -61,7 +86,7 @@ def guess_read_tools(names: Iterable[str]) -> frozenset[str]:
 def build_registry(
     functions: Sequence[Mapping[str, Any]],
     handler: Callable[[str], Handler],
-    reads: Collection[str] | None = None,
+    reads: Container[str] | None = None,
 ) -> ToolRegistry:
     """Return a registry with a tool for each function.
 
@@ -135,16 +160,37 @@ def function_handler(function: Function) -> Handler:
     return handle
 
 
+def is_one_response(recorded: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a conversation lacks the result of a call, so that nothing can be replayed.
+
+    Then one response is scored: a turn ends after a message with a call without a recorded result,
+    whichever it is, and no tool returns an error that nobody recorded.
+    """
+    return not recorded or any("result" not in row for row in recorded)
+
+
+def ends_response(calls: Sequence[ToolCallMessage]) -> bool:
+    """Return whether one of the calls of a turn has no result that the model could go on with."""
+    results = (call.outcome.result for call in calls if call.outcome is not None)
+    return any(not isinstance(result, ToolOk) or not result.data for result in results)
+
+
 def replay_handler(name: str) -> Handler:
-    """Return a handler that replays the recorded results of equal calls; the last one repeats."""
+    """Return a handler that replays the recorded results of equal calls; the last one repeats.
+
+    Any other call returns the error `not_recorded`, or nothing where one response is scored.
+    """
 
     def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
         key = name, _call_key(plain_json(args))
+        recorded_rows = data.get(RECORDED, [])
         rows = [
             row
-            for row in data.get(RECORDED, [])
-            if (row["tool"], _call_key(row.get("args", {}))) == key
+            for row in recorded_rows
+            if "result" in row and (row["tool"], _call_key(row.get("args", {}))) == key
         ]
+        if not rows and is_one_response(recorded_rows):
+            return ToolOk({})
         if not rows:
             return ToolErr("not_recorded", f"{name} was never called so when this was recorded.")
         counts = data.setdefault(_REPLAYED, Counter())
@@ -209,34 +255,83 @@ class FunctionSession:
 class FunctionToolset:
     """Tools that are functions over data; every session starts with a copy of the same data.
 
-    `start` is the initial data as JSON text; a table in a scenario's `world` replaces the one in
-    `start`. `assistant` has instructions and limits; `instructions: [{text: …}]` in `world`
-    replaces its instructions.
+    Attributes:
+        registry: the tools of conversations that list none (`world.tools`).
+        build: returns a registry for descriptions of tools that only one conversation has; None if
+            there are none.
+        replays: the tools have no functions: recorded results are replayed (`world.recorded`).
+        start: the initial data as JSON text; a table in a scenario's `world` replaces its table.
+        assistant: instructions and limits; `world.instructions` replaces its instructions, and
+            `world.history` is its history.
+        today: the day of conversations without `world.now`.
+        name: the name in reports.
+        locales: the supported languages.
     """
 
     registry: ToolRegistry
+    build: Callable[[Sequence[Mapping[str, Any]]], ToolRegistry] | None = None
+    replays: bool = False
     start: str = "{}"
     assistant: Assistant = field(default_factory=Assistant)
     today: date | None = None
     name: str = "functions"
     locales: tuple[str, ...] = field(default_factory=available_locales)
+    _listed: dict[str, ToolRegistry] = field(default_factory=dict, repr=False, compare=False)
 
     def open(self, world: Mapping[str, Any], locale: str) -> FunctionSession:
-        """Return a session with its own copy of the data."""
-        tables = {"now": None, INSTRUCTIONS: [], **world}
-        now, texts = tables.pop("now"), tables.pop(INSTRUCTIONS)
-        data = json.loads(self.start) | tables
-        instructions = "\n\n".join(str(row.get("text", "")) for row in texts)
+        """Return a session with its own copy of the data.
+
+        Raises:
+            UsageError: a listed tool does not exist.
+        """
+        data = json.loads(self.start)
+        tables = dict(world)
+        now, texts = tables.pop("now", None), tables.pop(INSTRUCTIONS, None)
+        # with functions, a table of that name may be the user's own
+        listed, history = (
+            tables.pop(name, None) if name not in data else None for name in (TOOLS, HISTORY)
+        )
+        data |= tables
+        assistant = replace(self.assistant, deps=data)
+        if texts is not None:
+            instructions = "\n\n".join(str(row.get("text", "")) for row in texts)
+            assistant = replace(assistant, instructions=instructions)
+        if history:
+            data[HISTORY] = history  # part of the state, so that its ids are known
+            assistant = replace(assistant, history=tuple(map(_message, history)))
+        if self.replays and is_one_response(data.get(RECORDED, ())):
+            assistant = replace(assistant, stops_after_calls=ends_response)
         return FunctionSession(
-            registry=self.registry,
-            assistant=replace(
-                self.assistant,
-                deps=data,
-                instructions=instructions or self.assistant.instructions,
-            ),
+            registry=self.registry if listed is None else self._listed_tools(listed),
+            assistant=assistant,
             today=self.today if self.today is not None and now is None else day_of(now),
             data=data,
         )
+
+    def _listed_tools(self, rows: Sequence[Mapping[str, Any]]) -> ToolRegistry:
+        """Return the listed tools; equal lists share a registry, whose schemas are compiled once.
+
+        Raises:
+            UsageError: a tool does not exist.
+        """
+        key = compact(rows)
+        if key not in self._listed:
+            whole = [row for row in rows if row.keys() != {"name"}]
+            own = {} if self.build is None or not whole else self.build(parse_tools(whole))
+            tools = {**self.registry, **own}
+            if missing := [row["name"] for row in rows if row["name"] not in tools]:
+                raise UsageError(f"world.tools: {missing[0]} is not a tool of {self.name}.")
+            self._listed[key] = ToolRegistry(tools[row["name"]] for row in rows)
+        return self._listed[key]
+
+
+def _message(row: Mapping[str, Any]) -> Message:
+    if "user" in row:
+        return UserMessage(text=row["user"])
+    if "assistant" in row:
+        return ModelMessage(text=row["assistant"])
+    result = to_tool_result(decode_json(row["result"]))
+    return ToolCallMessage.of(name=row["tool"], args=row["args"], result=result)
 
 
 def function_toolset(
@@ -244,7 +339,7 @@ def function_toolset(
     functions: str | None = None,
     *,
     data: Path | None = None,
-    reads: Collection[str] | None = None,
+    reads: Container[str] | None = None,
     assistant: Assistant | None = None,
 ) -> FunctionToolset:
     """Return a toolset from files.
@@ -273,9 +368,16 @@ def function_toolset(
     start = {} if data is None else read_json(data)
     if not isinstance(start, Mapping):
         raise UsageError(f"{data} must be a JSON object of tables.")
-    registry = build_registry(described, handler, reads)
+    replays = functions is None
+
+    def build(tools: Sequence[Mapping[str, Any]]) -> ToolRegistry:
+        registry = build_registry(tools, handler, reads)
+        return registry.mapped(_with_null_arguments) if replays else registry
+
     return FunctionToolset(
-        registry=registry if functions is not None else registry.mapped(_with_null_arguments),
+        registry=build(described),
+        build=build if replays else None,
+        replays=replays,
         start=compact(start),
         assistant=assistant or Assistant(),
     )

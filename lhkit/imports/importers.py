@@ -34,6 +34,14 @@ class Loss:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A line for the user about an import: `code` selects the text (`import.remark`)."""
+
+    code: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
 LEFT_OUT = frozenset({"invalid", "no_user", "unscored"})
 """Codes of losses that leave out a whole conversation: one loss a conversation."""
 
@@ -70,12 +78,13 @@ class ImportedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """An import before it is written: code of the toolset, scenarios, losses, further files."""
+    """An import before it is written: toolset's code, scenarios, losses, further files, remarks."""
 
     toolset: str
     suites: tuple[ImportedFile, ...]
     losses: tuple[Loss, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
 
 
 def reference_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
@@ -118,6 +127,7 @@ typer's rules. The first paragraph of its docstring is the help. `into` and `as_
 """
 
 SHIPPED: Mapping[str, str] = {
+    "calls": "lhkit.imports.calls:import_calls",
     "openai-messages": "lhkit.imports.openai_messages:import_messages",
     "bfcl": "lhkit.imports.bfcl:import_bfcl",
     "functionchat": "lhkit.imports.functionchat:import_functionchat",

@@ -7,6 +7,7 @@ never a message without calls.
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from lhkit.base.errors import UsageError
@@ -51,14 +52,27 @@ class WrittenResult:
 
 @dataclass(slots=True, kw_only=True)
 class WrittenMessage:
-    """A message: text, calls and results. `omitted` are (code, detail) of the parts left out."""
+    """A message: text, calls and results.
+
+    Attributes:
+        role: system, user, assistant, tool or reasoning; another one as it is written.
+        text: the text.
+        calls: the calls.
+        results: the results.
+        omitted: (code, detail) of the parts left out.
+        is_no_call: the row says that there is no call, and has no text.
+    """
 
     role: str
     text: str = ""
     calls: list[WrittenCall] = field(default_factory=list)
     results: list[WrittenResult] = field(default_factory=list)
     omitted: list[tuple[str, str]] = field(default_factory=list)
+    is_no_call: bool = False
 
+
+NO_CALL = "no_call"
+"""The key of a message by which a row says that there is no call, such as `"answers": "[]"`."""
 
 _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
@@ -84,7 +98,8 @@ _ID_KEYS = (
     "function_call_id",
 )
 _VALUE_KEYS = (
-    *("content", "output", "result", "response", "value", "return_value", "returned", "data"),
+    *("content", "output", "result", "results", "response", "value", "return_value", "returned"),
+    "data",
     *("text", "parts", "observation", "answer", "error"),
 )
 _ABOUT_RESULT = frozenset(
@@ -122,12 +137,17 @@ def is_message(entry: Any) -> bool:
     return "role" in entry or {"from", "value"} <= entry.keys() or is_item
 
 
-def read_message(message: Mapping[str, Any], tools: Collection[str] = ()) -> WrittenMessage:
+def read_message(
+    message: Mapping[str, Any],
+    tools: Collection[str] = (),
+    renamed: Mapping[str, str] = MappingProxyType({}),
+) -> WrittenMessage:
     """Read a message.
 
     Args:
         message: the message.
         tools: the names of the tools, for calls that are written as text.
+        renamed: the new names of tools that the message calls by another.
 
     Raises:
         UsageError: it has a call that cannot be taken; the message is the reason.
@@ -136,7 +156,7 @@ def read_message(message: Mapping[str, Any], tools: Collection[str] = ()) -> Wri
         message = {**message["data"], "type": message["type"]}  # LangChain
     kind = message.get("role") or message.get("from") or message.get("type")
     role = _ROLES.get(str(kind).strip().lower(), "")
-    written = WrittenMessage(role=role or str(kind))
+    written = WrittenMessage(role=role or str(kind), is_no_call=message.get(NO_CALL) is True)
     if role == "tool":
         written.results += _read_results(message, written)
         return written
@@ -166,7 +186,7 @@ def read_message(message: Mapping[str, Any], tools: Collection[str] = ()) -> Wri
         elif not written.text.strip():
             raise UsageError(f"a call of a form that is not known: {shown(message)}")
     if not written.calls:
-        _read_text_calls(written, tools)
+        _read_text_calls(written, tools, renamed)
     return written
 
 
@@ -333,11 +353,9 @@ def _read_results(message: Mapping[str, Any], written: WrittenMessage) -> Iterat
     """Yield the results of a message; most have one."""
     key, value, problem = _find_value(message)
     own = _result_of(message, key, problem)
-    value = _unwrapped_response(value)
-    parts = value if isinstance(value, list) else []
-    several = [part for part in parts if isinstance(part, Mapping) and _is_result(part)]
-    if several and len(several) == len(parts):  # Gemma writes [{name, response}, …]
-        for part in several:
+    value, parts, are_results = _response_parts(value)
+    if are_results:  # Gemma writes [{name, response}, …]
+        for part in parts:
             inner = next(
                 (part[k] for k in _RESPONSE_KEYS if isinstance(part.get(k), Mapping)), part
             )
@@ -369,13 +387,17 @@ def _read_results(message: Mapping[str, Any], written: WrittenMessage) -> Iterat
 _RESPONSE_KEYS = ("functionResponse", "function_response", "toolResult")
 
 
-def _is_result(part: Mapping[str, Any]) -> bool:
+def _is_result(part: Any) -> bool:
     """Return whether an item of a list is the result of a call, not data."""
+    if not isinstance(part, Mapping):
+        return False
     if any(isinstance(part.get(key), Mapping) for key in _RESPONSE_KEYS):
         return True
-    has_value = any(key in part for key in ("response", "content", "output"))
+    has_value = any(key in part for key in ("response", "results", "content", "output"))
     return has_value and (
-        any(key in part for key in _ID_KEYS) or part.keys() <= {"name", "response", "id"}
+        any(key in part for key in _ID_KEYS)
+        or part.keys() <= {"name", "response", "id"}
+        or part.keys() <= {"name", "arguments", "results"}  # ToolACE
     )
 
 
@@ -442,17 +464,44 @@ _RESPONSE = re.compile(
 )
 
 
-def _unwrapped_response(value: Any) -> Any:
-    """Return the text within `<tool_response>`; any other value unchanged."""
-    match = _RESPONSE.fullmatch(value.strip()) if isinstance(value, str) else None
-    return match[2] if match and f"</{match[1]}_" not in match[2] else value
+def _response_parts(value: Any) -> tuple[Any, list[Any], bool]:
+    """Return a value without `<tool_response>` around it, its parts, and whether all are results.
+
+    JSON text, and an object in `<tool_response>`, has no parts unless all are named results.
+    """
+    blocks = _response_blocks(value) if isinstance(value, str) else []
+    if blocks:
+        decoded = [decode_json(block) for block in blocks]
+        if all(map(_is_named, decoded)):  # Hermes writes {name, content}
+            return value, decoded, True
+        if len(blocks) > 1:
+            return blocks, [{"response": block} for block in blocks], True
+        value = blocks[0]
+    if isinstance(value, list):
+        return value, value, bool(value) and all(map(_is_result, value))
+    listed = decode_json(value)
+    if isinstance(listed, list) and listed and all(map(_is_named, listed)):
+        return value, listed, True
+    return value, [], False
+
+
+def _response_blocks(text: str) -> list[str]:
+    """Return the texts within `<tool_response>`, if the text consists of them."""
+    is_all = _RESPONSE.match(text.strip()) and not _RESPONSE.sub("", text).strip()
+    return [match[2] for match in _RESPONSE.finditer(text)] if is_all else []
+
+
+def _is_named(part: Any) -> bool:
+    """Return whether this is an object of the name of a tool, its result, and nothing else."""
+    forms = ({"name", "response"}, {"name", "content"}, {"name", "results"})
+    is_object = isinstance(part, Mapping) and isinstance(part.get("name"), str)
+    return is_object and part.keys() - {"arguments", "id"} in forms
 
 
 def _read_text_results(written: WrittenMessage) -> None:
     """Take results that a user message consists of, as prompts of some models write them."""
-    text = written.text.strip()
-    if _RESPONSE.match(text) and not _RESPONSE.sub("", text).strip():
-        written.results += [WrittenResult(value=match[2]) for match in _RESPONSE.finditer(text)]
+    if blocks := _response_blocks(written.text):
+        written.results += [WrittenResult(value=block) for block in blocks]
         written.text = ""
 
 
@@ -471,20 +520,28 @@ _FENCE = re.compile(r"```\w*")
 _PYTHON_CALL = re.compile(r"\[?\s*([A-Za-z_][\w-]*)\s*\(.*\)\s*,?\s*\]?", re.DOTALL)
 
 
-def _read_text_calls(written: WrittenMessage, tools: Collection[str]) -> None:
+def _read_text_calls(
+    written: WrittenMessage, tools: Collection[str], renamed: Mapping[str, str]
+) -> None:
     """Take the calls that are written in the text, if there are any.
 
     Raises:
         UsageError: there are calls that cannot be read.
     """
-    dialect = _text_dialect(written.text, tools)
+    source = written.text
+    for old in sorted(renamed, key=len, reverse=True):  # `Market Trends(…)` is not Python
+        source = re.sub(rf"(?<![\w.]){re.escape(old)}(?=\s*\()", renamed[old], source)
+    names = {*tools, *renamed}
+    dialect = _text_dialect(source, names)
     if dialect is None:
         if _is_unlisted_call(written.text, tools):
             raise UsageError(
                 f"a call in the text of a tool that is not listed: {shown(written.text)}"
             )
+        if _is_like_call(written.text, names):
+            raise UsageError(f"a call in the text cannot be read: {shown(written.text)}")
         return
-    text = _PLAIN_MARK.sub("", _TAG.sub(r"<\1tool_call>", written.text))
+    text = _PLAIN_MARK.sub("", _TAG.sub(r"<\1tool_call>", source))
     parsed = DIALECTS[dialect].parse(text, [{"name": name} for name in tools])
     is_whole = not parsed.fragment and not _MARK.search(parsed.text)
     if not parsed.calls or not is_whole or any(_is_broken(call.repairs) for call in parsed.calls):
@@ -496,6 +553,23 @@ def _read_text_calls(written: WrittenMessage, tools: Collection[str]) -> None:
         written.calls.append(WrittenCall(name=call.name, args=args))
     written.omitted.append(("text_calls", ", ".join(call.name for call in parsed.calls)))
     written.text = parsed.text
+
+
+def _is_like_call(text: str, tools: Collection[str]) -> bool:
+    """Return whether a text has a call in a notation of its own: `[find-["day"-1]]`, `find(day=1)`.
+
+    Brackets at the beginning and the name of a tool, or a name with named arguments.
+    """
+    if not tools:
+        return False
+    names = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
+    if re.search(rf"(?<![\w.])(?:{names})\s*\(\s*\w+\s*=(?!=)", text):
+        return True
+    is_opened = text.lstrip()[:1] in _OPENING
+    return is_opened and bool(re.search(rf"(?<![\w.])(?:{names})\s*[-|:]?\s*[\[(<{{|]", text))
+
+
+_OPENING = frozenset("[{<(")
 
 
 def _is_unlisted_call(text: str, tools: Collection[str]) -> bool:

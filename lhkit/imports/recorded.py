@@ -1,11 +1,11 @@
 """Split the messages of a recorded chat into user turns with calls, results and replies."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lhkit.base.errors import UsageError
-from lhkit.base.json_values import canonical, json_or_repr
+from lhkit.base.json_values import json_or_repr
 from lhkit.conversation.messages import ToolCall
 from lhkit.imports.importers import Loss
 from lhkit.imports.message_shapes import (
@@ -21,37 +21,46 @@ _SHOWN_CHARS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A recorded call and its result, which is text or a JSON value; it may have none."""
+    """A recorded call and its result, which is text or a JSON value; it may have none.
+
+    `is_parallel`: it is in the same message as the call before it.
+    """
 
     call: ToolCall
     result: Any = None
     has_result: bool = False
     is_error: bool = False
+    is_parallel: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class RecordedTurn:
-    """A user message, the calls up to the next one, and the replies of messages without calls."""
+    """A user message, the calls up to the next one, and the replies of messages without calls.
+
+    `has_no_call`: the source says that no call is due, and has no reply.
+    """
 
     user: str
+    has_no_call: bool = False
     calls: list[RecordedCall] = field(default_factory=list)
     replies: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PendingCall:
-    """A call without a result; `position` is its turn and index, None if the call was dropped."""
+    """A call without a result; `position` is its turn and index."""
 
     ids: frozenset[str]
     name: str
-    position: tuple[RecordedTurn, int] | None = None
+    position: tuple[RecordedTurn, int]
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnReader:
     """Splits the messages of one conversation into turns, and collects losses.
 
-    `tools` are the names of its tools. `pending` are the calls without a result, oldest first;
+    `tools` are the names of its tools, `renamed` the new names of some of them. `pending` are the
+    calls without a result, oldest first;
     those from `latest` on belong to the last assistant messages. `results` are the results since
     the last other message: they are assigned together. `without_call` are results in turns without
     any call: there was one, so the turn does not expect none.
@@ -59,6 +68,7 @@ class TurnReader:
 
     where: str
     tools: Collection[str] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
     instructions: str = ""
     turns: list[RecordedTurn] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
@@ -76,7 +86,7 @@ class TurnReader:
         """
         for number, message in enumerate(messages):
             try:
-                written = read_message(message, self.tools)
+                written = read_message(message, self.tools, self.renamed)
                 self._read(written)
             except UsageError as error:
                 raise UsageError(f"messages[{number}]: {error}") from error
@@ -86,13 +96,17 @@ class TurnReader:
 
     def omit_unanswered(self) -> None:
         """Omit a last user message without calls and replies: nothing says what was expected."""
-        if self.turns and not self.turns[-1].calls and not self.turns[-1].replies:
+        last = self.turns[-1] if self.turns else None
+        if last is not None and not (last.calls or last.replies or last.has_no_call):
             self._add_loss("no_answer", self.turns.pop().user)
 
     def _read(self, written: WrittenMessage) -> None:
         if written.results:
             self.is_calling = False
-            self.results += written.results
+            self.results += [
+                result if result.name is None else replace(result, name=self._name(result.name))
+                for result in written.results
+            ]
         for code, detail in written.omitted:
             self._add_loss(code, detail)
         match written.role:
@@ -102,14 +116,17 @@ class TurnReader:
                 self._assign_results()
                 if self.turns and written.text.strip():
                     self._add_loss("late_system", written.text)
-                self.instructions = f"{self.instructions}\n\n{written.text}".strip()
+                texts = filter(str.strip, (self.instructions, written.text))
+                self.instructions = "\n\n".join(texts)  # as written, to be exported again
             case "user":
                 self._assign_results()
                 if written.text.strip() or not written.results:
                     self._read_user(written.text)
             case "assistant":
                 self._assign_results()
-                if not written.text.strip() and not written.calls:
+                if written.is_no_call and self.turns:
+                    self.turns[-1].has_no_call = True
+                elif not written.text.strip() and not written.calls:
                     self._add_loss("blank_reply")
                 self._read_assistant(written.text, written.calls)
             case other:
@@ -129,12 +146,12 @@ class TurnReader:
             self.turns.append(RecordedTurn(user=text))
 
     def _read_assistant(self, text: str, calls: Sequence[WrittenCall]) -> None:
-        names = ", ".join(call.name for call in calls)
+        was_calling = self.is_calling
         if calls and not self.is_calling:
             self.latest = len(self.pending)
             self.is_calling = True
         if not self.turns:
-            self._add_loss("opening", text or names)
+            self._add_loss("opening", text or ", ".join(call.name for call in calls))
             return
         turn = self.turns[-1]
         if text.strip() and calls:
@@ -143,34 +160,33 @@ class TurnReader:
             if turn.replies:
                 self._add_loss("earlier_reply", turn.replies[-1])
             turn.replies.append(text)
-        if len(calls) > 1:
-            self._add_loss("parallel", names)
-        for written in calls:
-            call = self._replayable_call(written)
-            position = None if call is None else (turn, len(turn.calls))
-            self.pending.append(_PendingCall(ids=written.ids, name=written.name, position=position))
-            if call is not None:
-                turn.calls.append(RecordedCall(call=call))
+        for number, written in enumerate(calls):
+            call = self._call(written)
+            self.pending.append(
+                _PendingCall(ids=written.ids, name=call.name, position=(turn, len(turn.calls)))
+            )
+            is_parallel = bool(turn.calls) and (number > 0 or was_calling)
+            turn.calls.append(RecordedCall(call=call, is_parallel=is_parallel))
 
-    def _replayable_call(self, written: WrittenCall) -> ToolCall | None:
-        """Return the call; None with a loss if it repeats the one before it.
+    def _call(self, written: WrittenCall) -> ToolCall:
+        """Return the call.
 
         Raises:
             UsageError: its tool has an invalid name.
         """
-        name = written.name
-        if name not in self.tools and (short := name.removeprefix("functions.")) in self.tools:
-            name = short
+        name = self._name(written.name)
         if not NAME_PATTERN.fullmatch(name):
             raise UsageError(f"the name of the tool {name!r} must match {NAME_PATTERN.pattern}")
         if written.repairs:
             self._add_loss("arguments", f"{name}: {', '.join(written.repairs)}")
-        call = ToolCall(name=name, args=dict(written.args))
-        for last in self.turns[-1].calls[-1:]:
-            if last.call.name == name and canonical(last.call.args) == canonical(call.args):
-                self._add_loss("repeated", name)
-                return None
-        return call
+        return ToolCall(name=name, args=dict(written.args))
+
+    def _name(self, name: str) -> str:
+        """Return the name of a tool as the tools have it."""
+        short = name.removeprefix("functions.")
+        if name not in self.tools and short in self.tools:
+            return short
+        return self.renamed.get(name, name)
 
     def _assign_results(self) -> None:
         """Assign the results since the last other message: by id, by tool, by order.
@@ -241,11 +257,24 @@ class TurnReader:
             self._add_loss("result_key", f"{call.name}: {result.key}")
         if result.value is None:
             self._add_loss("null_result", call.name)
-        if call.position is not None:
-            turn, number = call.position
-            turn.calls[number] = replace(
-                turn.calls[number],
-                result=result.value,
-                has_result=True,
-                is_error=result.is_error,
-            )
+        turn, number = call.position
+        turn.calls[number] = replace(
+            turn.calls[number],
+            result=result.value,
+            has_result=True,
+            is_error=result.is_error,
+        )
+
+
+def history_rows(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a turn before the one that is scored, as rows of `world.history`."""
+    yield {"user": turn.user}
+    yield from map(recorded_row, turn.calls)
+    for text in turn.replies[-1:]:
+        yield {"assistant": text}
+
+
+def recorded_row(recorded: RecordedCall) -> dict[str, Any]:
+    """Return a call with its result; an empty one if it is not known."""
+    result = recorded.result if recorded.has_result else ""
+    return {"tool": recorded.call.name, "args": recorded.call.args, "result": result}

@@ -1,16 +1,19 @@
 """Read descriptions of tools as OpenAI, Anthropic, Gemini, Bedrock, MCP or a table write them.
 
 Repairs of a tool: `type_name` (a type in capitals or as Python names it), `padding` (nulls and
-empty lists, with which a table fills the fields of others), `no_type`, `json_text`.
+empty lists, with which a table fills the fields of others), `no_type`, `json_text`, `flat` (a table
+of arguments instead of a schema, as in xLAM), `unknown_type` (left out: any value fits), `renamed`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.schema import with_subschemas
 from lhkit.imports.decoding import decode_json
+from lhkit.tools.registration import NAME_PATTERN
 
 _LIST_KEYS = ("tools", "functions")
 _GROUP_KEYS = ("functionDeclarations", "function_declarations")  # Gemini: several in an entry
@@ -25,8 +28,11 @@ _TYPE_NAMES = {
     **{name: name for name in ("array", "boolean", "integer", "null", "number", "object")},
     **{"string": "string", "str": "string", "int": "integer", "float": "number"},
     **{"double": "number", "bool": "boolean", "dict": "object", "list": "array"},
-    **{"tuple": "array", "none": "null"},
+    **{"tuple": "array", "none": "null", "set": "array", "text": "string"},
+    **{"int32": "integer", "int64": "integer", "long": "integer", "decimal": "number"},
+    **{"map": "object", "mapping": "object", "json": "object", "sequence": "array"},
 }
+_GENERIC = re.compile(r"(?:typing\.)?(\w+)\[(.*)\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +40,13 @@ class ToolList:
     """The functions of a `tools` array (name, description, parameters).
 
     `builtin` are the types of the provider's own tools, which are left out; `repairs` the codes of
-    repairs by the name of the tool.
+    repairs by the name of the tool; `renamed` the new name of each tool whose name no server takes.
     """
 
     functions: tuple[dict[str, Any], ...]
     builtin: tuple[str, ...] = ()
     repairs: Mapping[str, tuple[str, ...]]
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_tools(tools: Any) -> tuple[dict[str, Any], ...]:
@@ -79,7 +86,36 @@ def read_tools(tools: Any) -> ToolList:
         functions.append(function)
         if found:
             repairs[function["name"]] = tuple(found)
-    return ToolList(functions=tuple(functions), builtin=tuple(builtin), repairs=repairs)
+    renamed = _new_names([function["name"] for function in functions])
+    for old, new in renamed.items():
+        repairs[new] = (*repairs.pop(old, ()), "renamed")
+    return ToolList(
+        functions=tuple({**f, "name": renamed.get(f["name"], f["name"])} for f in functions),
+        builtin=tuple(builtin),
+        repairs=repairs,
+        renamed=renamed,
+    )
+
+
+def _new_names(names: Sequence[str]) -> dict[str, str]:
+    """Return the new name of each tool that servers would refuse: `math.sqrt` → `math_sqrt`.
+
+    Raises:
+        UsageError: two tools would have the same name.
+    """
+    renamed = {
+        name: re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:64]
+        for name in names
+        if not NAME_PATTERN.fullmatch(name)
+    }
+    if without := [old for old, new in renamed.items() if not new]:
+        raise UsageError(
+            f"the name of the tool {without[0]!r} must match {NAME_PATTERN.pattern}: rename it."
+        )
+    taken = [renamed.get(name, name) for name in dict.fromkeys(names)]
+    if twice := [name for name in taken if taken.count(name) > 1]:
+        raise UsageError(f"two tools would be called {twice[0]}: rename one.")
+    return renamed
 
 
 def _flat(entries: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -140,11 +176,69 @@ def _read_schema(schema: Any, repairs: dict[str, None]) -> Any:
     """Return the schema of the arguments; one without any arguments if there is none."""
     if schema is None or schema in ({}, [], ""):
         return {"type": "object", "properties": {}}
+    if is_flat(schema):
+        repairs["flat"] = None
+        schema = flat_schema(schema)
     normal = _normalize(schema, repairs)
     if isinstance(normal, Mapping) and "type" not in normal:
         repairs["no_type"] = None
         return {"type": "object", **normal}
     return normal
+
+
+def is_flat(schema: Any) -> bool:
+    """Return whether this is a table of arguments, `{"city": {"type": "str"}}`, not a schema."""
+    return (
+        isinstance(schema, Mapping)
+        and bool(schema)
+        and not isinstance(schema.get("type"), str | list)
+        and not schema.keys() & _SCHEMA_ONLY_KEYS
+        and not ("properties" in schema and _is_table(schema["properties"]))
+        and _is_table(schema)
+    )
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether every value describes an argument."""
+    return isinstance(value, Mapping) and all(
+        inner is None
+        or (isinstance(inner, Mapping) and bool(inner.keys() & {"type", "description", "enum"}))
+        for inner in value.values()
+    )
+
+
+_SCHEMA_ONLY_KEYS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "$defs", "definitions"})
+_OPTIONAL = re.compile(r",?\s*\(?\boptional\b\)?\s*$|,\s*default\b.*$", re.IGNORECASE)
+
+
+def flat_schema(
+    table: Mapping[str, Any], *, may_be_required: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Return the schema of a table of arguments.
+
+    Required are those whose type is not called optional and that have no default.
+
+    Args:
+        table: name, type, description and default of each argument.
+        may_be_required: the arguments that calls never leave out; all by default.
+    """
+    properties: dict[str, Any] = {}
+    required = []
+    for name, described in table.items():
+        if described is None:  # padding
+            continue
+        kind = described.get("type")
+        text = kind if isinstance(kind, str) else ""
+        bare = _OPTIONAL.sub("", text)
+        is_marked = described.get("required")
+        is_optional = bare != text or "default" in described or text.startswith("Optional[")
+        if is_marked is True or (is_marked is None and not is_optional):
+            required.append(name)
+        more = {key: value for key, value in described.items() if key != "required"}
+        properties[name] = {**more, "type": bare} if text else more
+    if may_be_required is not None:
+        required = [name for name in required if name in may_be_required]
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def _normalize(schema: Any, repairs: dict[str, None]) -> Any:
@@ -162,11 +256,44 @@ def _normalize(schema: Any, repairs: dict[str, None]) -> Any:
         plain["properties"] = table
     if len(plain) < len(schema):
         repairs["padding"] = None
+    if isinstance(plain.get("required"), bool):  # on the argument, as in xLAM's relatives
+        del plain["required"]
     if "type" in plain:
-        plain["type"] = _type_name(plain["type"])
-        if plain["type"] != schema["type"]:
+        plain |= _read_type(plain["type"], plain)
+        if plain["type"] is None:
+            del plain["type"]
+            repairs["unknown_type"] = None
+        elif plain["type"] != schema["type"]:
             repairs["type_name"] = None
     return with_subschemas(plain, lambda inner: _normalize(inner, repairs))
+
+
+def _read_type(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type by its standard name, and the items of a `List[int]`; None if unknown."""
+    if not isinstance(value, str):
+        return {"type": _type_name(value)}
+    name = _OPTIONAL.sub("", value.strip())
+    if name.lower() in _TYPE_NAMES:
+        return {"type": _TYPE_NAMES[name.lower()]}
+    generic = _GENERIC.fullmatch(name)
+    if generic is None:
+        return {"type": None if _is_python_type(value) else value}
+    outer, inner = generic[1].lower(), generic[2].strip()
+    if outer == "optional":
+        return _read_type(inner, schema)
+    kind = _TYPE_NAMES.get(outer)
+    items = _TYPE_NAMES.get(inner.lower())
+    if kind == "array" and outer != "tuple" and items is not None and "items" not in schema:
+        return {"type": kind, "items": {"type": items}}
+    return {"type": kind}
+
+
+def _is_python_type(value: str) -> bool:
+    """Return whether a name that is not JSON Schema's is one that any value may have."""
+    return value.strip().lower() in _ANY_TYPES or not value.strip().islower()
+
+
+_ANY_TYPES = frozenset({"any", "callable", "date", "datetime", "bytes", "function", "ndarray"})
 
 
 def _is_padding(key: str, value: Any, schema: Mapping[str, Any]) -> bool:

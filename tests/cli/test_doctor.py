@@ -187,6 +187,16 @@ def counted(until: int, reason: str = "stop", tokens: int | None = None) -> Any:
     return streams(chat_completion(deltas, reason=reason, tokens=tokens, token_ids=False))
 
 
+async def test_doctor_says_that_tokens_of_a_prompt_are_not_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    untold = streams(chat_completion([{"content": "네"}], tokens=3, token_ids=False))
+    behaviours = [untold, untold, CALLED]
+    _, text = await doctor_output(capsys, behaviours, "openai")  # a vLLM
+    assert "✓ The server does not show the tokens of a prompt" in text
+    assert "0 <bos>" not in text
+
+
 async def test_doctor_passes_openai_whose_server_ignores_tool_choice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

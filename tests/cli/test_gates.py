@@ -14,7 +14,7 @@ from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluate import evaluate
 from lhkit.cli.frame.options import ThresholdOptions, parse_duration
-from lhkit.cli.frame.thresholds import ThresholdResult, check_thresholds
+from lhkit.cli.frame.thresholds import ThresholdResult, check_thresholds, powerless_line
 from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.harness.figures.rates import below_texts, is_below
@@ -419,6 +419,31 @@ async def test_eval_of_few_scenarios_stops_by_max_regressions(
     assert "the paired test can only fail" in comment
 
 
+@pytest.mark.parametrize(
+    ("before", "options", "is_said"),
+    [
+        ("p" * 5, {}, True),
+        ("p" * 6, {}, False),
+        ("p" * 5 + "f" * 9, {}, True),
+        ("p" * 11, {"margin": 60}, True),
+        ("p" * 12, {"margin": 60}, False),
+        ("p" * 30, {"margin": 100}, True),
+        ("p" * 5, {"max_regressions": 0}, False),
+        ("p" * 5, {"max_regressions": 5}, True),
+        ("p" * 12, {"max_regressions": 12, "margin": 60}, False),  # both decide
+        ("f" * 9, {"max_regressions": 0}, True),
+    ],
+)
+def test_powerless_line_says_before_the_run_that_a_gate_cannot_fail(
+    before: str, options: dict[str, Any], is_said: bool
+) -> None:
+    baseline, limits = run(spaced(before), "before"), ThresholdOptions(**options)
+    ids = {record.sample_id.scenario for record in baseline.records}
+    line = powerless_line(limits, baseline, ids, ENGLISH)
+    assert ("cannot fail" in line) == is_said
+    assert powerless_line(limits, baseline, {"another"}, ENGLISH).startswith("No scenario")
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_folder", [True, False])
 @pytest.mark.parametrize(("scenarios", "is_few"), [(5, True), (6, False)])
@@ -459,6 +484,20 @@ async def test_eval_in_a_pipe_prints_reasons_in_full(
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "list-0 · fail" in line)
     assert "list_habits was expected and not called" in line
     assert "END" in line
+
+    user = "do not show " * 20
+    file.write_text(text.replace("which habits do I have?", f"{user}END"), encoding="utf-8")
+    for model in ("silent", "gold"):
+        given = {"paths": (file,), "runs_dir": tmp_path / "runs", "name": model}
+        await evaluate(EvalOptions(model=model, **given), settings)
+    capsys.readouterr()
+    pair = {"run_a": tmp_path / "runs" / "silent", "run_b": tmp_path / "runs" / "gold"}
+    await compare_runs(CompareOptions(**pair), settings)
+    lines = capsys.readouterr().out.splitlines()
+    (failed,) = (line for line in lines if "silent · fail" in line)
+    assert "not called; turn 0: the reply" in failed
+    assert "END" in failed
+    assert {line.strip() for line in lines if "do not show" in line} == {f"> {user}END"}
 
 
 @pytest.mark.anyio

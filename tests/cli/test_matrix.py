@@ -14,6 +14,7 @@ from lhkit.base.errors import ServerUnreachableError, UsageError
 from lhkit.cli import matrix as matrix_module
 from lhkit.cli.matrix import MatrixOptions, run_matrix
 from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.running import plan
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.base import ChatModel
 from lhkit.models.recorded.scripted import ScriptedModel, say
@@ -175,6 +176,20 @@ async def test_matrix_shares_server_between_embedded_arms(
     assert await bench.play(arms, repeats=2) == 0
     assert len(model_choices) == 3
     assert bench.lines("auto") == 4
+
+
+@pytest.mark.usefixtures("model_choices")
+async def test_matrix_says_that_arms_of_unknown_code_are_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = '[arms]\nmodels = ["gemma"]'
+    with monkeypatch.context() as earlier:
+        earlier.setattr(plan, "source_sha256", lambda _toolset: "")  # an earlier version of lhkit
+        assert await bench.play(arms) == 0
+    assert "were kept" not in capsys.readouterr().out
+    assert await bench.play(arms) == 0
+    text = "2 samples were kept although the tools' code cannot be compared"
+    assert text in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -606,5 +606,5 @@ async def test_chat_answers_elicitation_only_after_yes(terminal: Pty, tmp_path: 
 
 
 def test_terminal_and_card_share_guard_time() -> None:
-    script = Path(lhkit.__file__).parent / "notebook" / "static" / "panel.js"
-    assert f"const EARLY_MS = {GUARD_S * 1000:.0f};" in script.read_text(encoding="utf-8")
+    shared = Path(lhkit.__file__).parent / "notebook" / "static" / "shared.js"
+    assert f"const EARLY_MS = {GUARD_S * 1000:.0f};" in shared.read_text(encoding="utf-8")

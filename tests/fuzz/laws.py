@@ -25,7 +25,7 @@ from lhkit.harness.records.record import (
 from lhkit.harness.records.turn_record import Timed, turn_record
 from lhkit.harness.results.results import Run
 from lhkit.harness.scenarios.loader import read_sources
-from lhkit.harness.views.html import SampleView
+from lhkit.harness.views.sample import Sample
 from lhkit.models.client.openai_chat import ChatContent
 from lhkit.models.client.response import CompletionContent, Content, ResponseReader
 from lhkit.models.dialects import DIALECTS
@@ -166,7 +166,7 @@ def _lasts(record: SampleRecord) -> None:
     """Check that a record can be written, read, summarized and rendered."""
     assert decode_line(encode_record(record)) == record
     summarise([record])
-    html = SampleView(record)._repr_html_().partition("</style>")[2].lower()
+    html = Sample.of(record)._repr_html_().partition("</style>")[2].lower()
     assert not any(tag in html for tag in _FORBIDDEN_IN_A_TRACE)
 
 

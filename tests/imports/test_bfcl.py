@@ -291,3 +291,68 @@ def test_import_bfcl_refuses_another_copy(package: Path, tmp_path: Path) -> None
     other = package.rename(tmp_path / "other")
     with pytest.raises(UsageError, match="Another copy of bfcl_eval is imported first"):
         import_bfcl(other)
+
+
+QUESTIONS: dict[str, tuple[list[dict[str, str]], list[dict[str, Any]]]] = {
+    "simple_python": (
+        [{"role": "user", "content": "Lamp to 3"}],
+        [{"lamp.setLevel": {"level": [0, 3], "slowly": ["", True]}}],
+    ),
+    "parallel": (
+        [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Hi."},
+            {"role": "user", "content": "Tea and milk"},
+        ],
+        [
+            {"order": {"item": [{"name": ["Tea", "Black tea"], "sizes": [[1, 2]]}]}},
+            {"order": {"item": [{"name": ["Milk"], "sizes": [""]}]}},
+        ],
+    ),
+    "irrelevance": ([{"role": "user", "content": "Sing"}], []),
+    "live_simple": (
+        [{"role": "user", "content": "Lamp high"}],
+        [{"lamp.setLevel": {"level": ["high"]}}],  # against its own schema
+    ),
+}
+
+
+async def test_import_bfcl_scores_one_response_of_single_turn_categories(package: Path) -> None:
+    order = {"item": {"type": "dict", "properties": {"name": {"type": "string"}}}}
+    tools = [
+        {**function("setLevel", level="integer", slowly="boolean"), "name": "lamp.setLevel"},
+        {**function("order"), "parameters": {"type": "dict", "properties": order}},
+    ]
+    for category, (messages, answers) in QUESTIONS.items():
+        row = {"id": f"{category}_0", "question": [messages], "function": tools}
+        (package / f"bfcl_eval/data/BFCL_v4_{category}.json").write_text(to_lines([row]))
+        if answers:
+            truth = {"id": f"{category}_0", "ground_truth": answers}
+            file = package / f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json"
+            file.write_text(to_lines([truth]))
+    into = package.parent / "mine"
+    assert await import_with("bfcl", load_settings(), path=package, into=into) == 1
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    assert "live_simple_0: lamp_setLevel refuses its reference arguments: level is" in notes
+    toolset = load(f"{into}/toolset.py:single_turn")
+    (simple,) = load_scenarios([into / "simple_python.yaml"])
+    (parallel,) = load_scenarios([into / "parallel.yaml"])
+    (none,) = load_scenarios([into / "irrelevance.yaml"])
+
+    async def passes(scenario: Scenario, *replies: Reply) -> bool:
+        return (await run_sample(scenario, ScriptedModel([*replies]), toolset)).is_passed
+
+    run = await replay([simple, parallel, none], gold_model, toolset=toolset, progress=False)
+    assert [record.score.exact for record in run.records] == [True, True, True]
+    assert await passes(simple, call("lamp_setLevel", level=3, slowly=True))
+    assert not await passes(simple, call("lamp_setLevel", level=3, slowly=False))
+    assert not await passes(simple, call("lamp_setLevel", level=4), call("lamp_setLevel", level=3))
+    tea = call("order", item={"name": "black TEA", "sizes": [1, 2]}).calls
+    milk = call("order", item={"name": "milk"}).calls
+    assert await passes(parallel, Reply(calls=(*tea, *milk)))
+    assert await passes(parallel, Reply(calls=(*milk, *tea)))  # as in BFCL
+    assert not await passes(parallel, Reply(calls=(*tea, *tea)))
+    assert not await passes(parallel, Reply(calls=tea), Reply(calls=milk))
+    assert await passes(none, say("I cannot sing."))
+    assert not await passes(none, call("order", item={"name": "Tea"}), say("Sung."))

@@ -52,7 +52,7 @@ def _environment(home: Path) -> dict[str, str]:
     return {
         "HOME": str(home / ".home"),
         "IPYTHONDIR": str(home / ".ipython"),
-        "LANG": "C.UTF-8",
+        "LANG": "ko_KR.UTF-8",
         "LHKIT_CACHE_DIR": str(load_settings().cache_dir),
         "LHKIT_CONFIG_DIR": str(home / ".lhkit"),
         **search_paths(),

@@ -801,3 +801,99 @@ class Searched(tuple[str, ...]):
 def test_without_pointers_looks_them_up() -> None:
     value = {"a": 1, "b": [{"c": 2, "d": 3}]}
     assert without_pointers(value, Searched(["/b/0/c"])) == {"a": 1, "b": [{"d": 3}]}
+
+
+MODE = {"mode": {"enum": ["fast", "slow"], "default": "slow"}, "n": {"type": "integer"}}
+BY_MODE = {
+    "properties": MODE,
+    "if": {"properties": {"mode": {"const": "fast"}}},
+    "then": {"properties": {"n": {"default": 1}}},
+    "else": {"properties": {"limit": {"default": 2, "type": "integer"}}},
+}
+CARD = {
+    "card": {"properties": {"zip": {"default": "0"}, "at": {"properties": {"k": {"default": 5}}}}}
+}
+NAMED = {"type": "object", "properties": {"a": {"default": 1}}}
+REF = {"$ref": "#/$defs/K"}
+IF_KIND = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["p", "q"]}},
+    "if": {"properties": {"kind": {"const": "p"}}, "required": ["kind"]},
+    "then": {"properties": {"d": {"default": 7}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "ran"),
+    [
+        (BY_MODE, {}, {"mode": "slow", "limit": 2}),
+        (BY_MODE, {"mode": "fast"}, {"mode": "fast", "n": 1}),
+        (BY_MODE, {"mode": "fast", "n": 9}, {"mode": "fast", "n": 9}),
+        ({"dependentSchemas": CARD, "properties": {"card": {}}}, {}, {}),
+        (
+            {"dependentSchemas": CARD, "properties": {"card": {}}},
+            {"card": "x", "at": {}},
+            {"card": "x", "at": {"k": 5}, "zip": "0"},
+        ),
+        (
+            {  # a default that fulfils the next condition
+                "properties": {"a": {}},
+                "dependentSchemas": {
+                    "a": {"properties": {"b": {"default": 1}}},
+                    "b": {"properties": {"c": {"default": 2}}},
+                },
+            },
+            {"a": 0},
+            {"a": 0, "b": 1, "c": 2},
+        ),
+        ({"patternProperties": {"^x": NAMED}}, {"x1": {}}, {"x1": {"a": 1}}),
+        (
+            {
+                "properties": {"x": {"properties": {"b": {"default": 2}}}},
+                "patternProperties": {"x": NAMED},
+            },
+            {"x": {}},
+            {"x": {"b": 2, "a": 1}},
+        ),
+        ({"allOf": [REF], "$defs": {"K": IF_KIND}}, {"kind": "p"}, {"kind": "p", "d": 7}),
+        ({"allOf": [REF], "$defs": {"K": IF_KIND}}, {"kind": "q"}, {"kind": "q"}),
+        ({"properties": {"o": IF_KIND}}, {"o": {"kind": "p"}}, {"o": {"kind": "p", "d": 7}}),
+        (
+            {"properties": {"l": {"type": "array", "items": IF_KIND}}},
+            {"l": [{"kind": "p"}, {}]},
+            {"l": [{"kind": "p", "d": 7}, {}]},
+        ),
+        ({"anyOf": [IF_KIND]}, {"kind": "p"}, {"kind": "p", "d": 7}),
+        (  # conditions that contradict each other end
+            {
+                "properties": {"a": {}},
+                "if": {"required": ["a"]},
+                "then": {"properties": {"b": {"default": 1}}},
+                "else": {"properties": {"a": {"default": 2}}},
+            },
+            {},
+            {"a": 2, "b": 1},
+        ),
+    ],
+)  # fmt: skip
+async def test_conditional_defaults_are_shown_run_and_recorded(
+    schema: Mapping[str, Any], given: Mapping[str, Any], ran: Mapping[str, Any]
+) -> None:
+    handled: list[Any] = []
+
+    def handle(args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        handled.append(args)
+        return ToolOk({})
+
+    tool = replace(
+        echo_tool("t", parameters={"type": "object", **schema}, is_destructive=True), handler=handle
+    )
+    gate, seen = ScriptedGate([True]), []
+    await ToolDispatcher(ToolRegistry([tool]), catalog=EN).dispatch(
+        "t", given, confirm=gate, observe=seen.append
+    )
+    (outcome,), (request,) = seen, gate.asked
+    assert outcome.args == ran
+    assert handled == [ran]
+    assert request.args == ran
+    assert without_pointers(request.args, request.filled_in) == given

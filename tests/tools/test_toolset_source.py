@@ -108,6 +108,53 @@ def test_source_of_a_package_has_the_packages_of_its_project(
     assert (fresh("house.tools:tools") != before) is not is_installed
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "importlib.import_module('unused')",
+        "from importlib import import_module as load; import_module('unused')",
+        "import_module(name='x') if False else __import__('unused')",
+    ],
+)
+def test_source_has_modules_that_are_imported_by_a_call(folder: Path, line: str) -> None:
+    reference = f"{folder}/kitchen.py:tools"
+    text = f"{TOOLS}\nimport importlib\n\ndef later():\n    {line}\n"
+    (folder / "kitchen.py").write_text(text, encoding="utf-8")
+    before = fresh(reference)
+    (folder / "unused.py").write_text("# changed\n", encoding="utf-8")
+    assert fresh(reference) != before
+
+
+def test_source_has_modules_of_a_package_that_are_imported_by_a_call(folder: Path) -> None:
+    text = "import importlib\nN = importlib.import_module('.other', __package__).N\n"
+    (folder / "shelf" / "inner.py").write_text(text, encoding="utf-8")
+    before = fresh(f"{folder}/kitchen.py:tools")
+    (folder / "shelf" / "other.py").write_text("N = 2\n", encoding="utf-8")
+    assert fresh(f"{folder}/kitchen.py:tools") != before
+
+
+def test_source_is_the_same_with_other_line_ends(folder: Path) -> None:
+    before = fresh(f"{folder}/kitchen.py:tools")
+    for file in folder.rglob("*.py"):
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert fresh(f"{folder}/kitchen.py:tools") == before
+
+
+@pytest.mark.parametrize("name", ["kitchen.py", "near.py"])
+def test_source_of_imported_code_is_that_which_runs(
+    folder: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    reference = f"{folder}/kitchen.py:tools"
+    before = fresh(reference)
+    toolset = load(reference)  # of the same process
+    assert source_sha256(toolset) == before
+    (folder / name).write_text(FILES[name] + "# changed\n", encoding="utf-8")
+    assert source_sha256(toolset) == before  # the code that was loaded still runs
+    assert f"Note: {name} was edited after it was imported" in caplog.text
+    assert (source_sha256(load(reference)) != before) is (name == "kitchen.py")  # it is read again
+    assert fresh(reference) != before
+
+
 def test_source_is_the_same_in_another_folder(folder: Path, tmp_path_factory: Any) -> None:
     other = tmp_path_factory.mktemp("other")
     folder.rename(other / "moved")

@@ -61,7 +61,7 @@ async def show_chat(options: ShowOptions, settings: Settings) -> int:
         RunError: the folder has no chats, or a record is invalid.
         UsageError: the chat does not exist, or the folder is a run of scenarios.
     """
-    record = load_chats(options.folder).sample(options.name).record
+    record = load_chats(options.folder).record(options.name)
     catalog = load_catalog(settings.locale)
     print_lines([_summary(record, catalog), transcript(record, catalog, max_chars=_MAX_CHARS)])
     return ExitCode.OK

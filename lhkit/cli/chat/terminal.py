@@ -180,7 +180,8 @@ class TerminalChat:
         for line in truth_lines(calls, self._catalog):
             self._print_indented(line.text, style=_TRUTH_STYLES.get(line.kind, "bold"))
         if claim is not None:
-            self._print_indented(f"▲ {claim_text(claim, self._catalog)}", style="bold red")
+            mark, style = ("△", "bold yellow") if claim.is_guess else ("▲", "bold red")
+            self._print_indented(f"{mark} {claim_text(claim, self._catalog)}", style=style)
 
     def _print_indented(self, text: str, *, style: str) -> None:
         """Print one line; where a terminal wraps it, its rest is no line of its own."""

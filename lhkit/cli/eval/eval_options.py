@@ -15,6 +15,7 @@ from lhkit.cli.frame.options import (
     DIALECT,
     DTYPE,
     RUNTIME,
+    SCORE,
     Details,
     HtmlFile,
     JunitFile,
@@ -66,7 +67,10 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         ),
         "keep_prompts": typer.Option(help="Keep prompt texts in the records."),
         "keep_states": typer.Option(help="Keep whole states in the records, not only changes."),
+        "scores": SCORE,
     }
+
+    scores: tuple[str, ...] = ()
 
     paths: Paths = ()
     split: Annotated[

@@ -24,14 +24,21 @@ from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.thresholds import ThresholdResult, cannot_fail, check_thresholds
+from lhkit.cli.frame.score_limits import parse_limits, require_known
+from lhkit.cli.frame.thresholds import (
+    ThresholdResult,
+    check_thresholds,
+    load_baseline,
+    powerless_line,
+)
 from lhkit.cli.report import ReportFiles, require_page_packages, write_reports
 from lhkit.harness.records.resume import Resumption
-from lhkit.harness.records.store import RECORDS, require_run_name
+from lhkit.harness.records.store import read_manifest, require_run_name
 from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.prepared import choose_scenarios
+from lhkit.harness.running.scores import load_scores
 from lhkit.harness.running.stress import parse_stress
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import change_text, shortened_list
@@ -56,6 +63,9 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, options.toolset)
     folder, baseline = _run_folder(options), _baseline(options)
+    scores = {score.name for score in load_scores(run_options.scores, toolset)}
+    require_known(parse_limits(options.min_score, options.max_score), scores)
+    left_out = [name for name in read_manifest(folder).scores if name not in scores]
     files = ReportFiles(html=options.html, markdown=options.markdown, junit=options.junit)
     _require_packages(options)
     evaluation = prepare_evaluation(
@@ -67,8 +77,10 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         placement=placement,
     )
     catalog = load_catalog(settings.locale)
-    if baseline is not None and (line := _powerless_line(options, evaluation, baseline, catalog)):
-        print_lines([line], Console(stderr=True))
+    if baseline is not None:
+        planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}
+        line = powerless_line(options, baseline, planned, catalog)
+        print_lines(filter(None, [line]), Console(stderr=True))
     replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
     async with evaluation.open(replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
@@ -81,6 +93,8 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     if not options.details:
         print_lines([catalog.text("eval.more_figures", path=folder)])
     print_lines([*opened.warnings(catalog), *result.remarks])
+    if left_out:
+        print_lines([catalog.text("scores.left_out", names=", ".join(left_out))])
     code = _print_decision(run, options, result, catalog)
     comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
     written = write_reports(
@@ -180,20 +194,9 @@ def _baseline(options: EvalOptions) -> Run | None:
     """Return the baseline, loaded and checked before hours are spent on the run."""
     baseline = None
     if options.baseline is not None:
-        named = options.runs_dir / options.baseline
-        baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
-        if not any(record.is_valid for record in baseline.records):
-            raise UsageError(
-                f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
-                "valid. Give its own eval command again first"
-            )
-        part = baseline.manifest.selection
-        if options.failed is not None or (part is not None and part.filter.failed):
-            raise UsageError(
-                f"--baseline {options.baseline} and --failed: scenarios that were chosen because "
-                "they failed do better when run again, so nothing can be concluded. Compare runs "
-                "of all scenarios"
-            )
+        baseline = load_baseline(
+            options.baseline, options.runs_dir, is_failed_only=options.failed is not None
+        )
     options.require_valid()
     return baseline
 
@@ -208,19 +211,6 @@ def _require_packages(options: EvalOptions) -> None:
         require_page_packages()
     if options.repeats > 1 or options.variants or options.baseline is not None:
         import_module("lhkit.harness.figures.statistics")
-
-
-def _powerless_line(
-    options: EvalOptions, evaluation: Evaluation, baseline: Run, catalog: Catalog
-) -> str:
-    """Return that the comparison with a baseline cannot fail, if that is known before the run."""
-    planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}
-    passing = {record.sample_id.scenario for record in baseline.records if record.is_passed}
-    count = len(planned & passing)
-    if not cannot_fail(options, count):
-        return ""
-    key = "eval.powerless_before" if count else "eval.powerless_none"
-    return catalog.text(key, count=count, name=baseline.name)
 
 
 def _run_folder(options: EvalOptions) -> Path:

@@ -167,6 +167,7 @@ class Evaluation:
         node_options = options.model_copy(
             update={
                 "toolset": cluster.toolset,
+                "scores": (),  # computed here
                 "base_url": choice.base_url,
                 "dtype": self.settings.dtype,
             }

@@ -11,6 +11,7 @@ import typer
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import available_locales
 from lhkit.cli.frame.command import Options
+from lhkit.cli.frame.score_limits import parse_limits
 from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
 from lhkit.models.decoding import Constraint
 from lhkit.models.precision import Dtype
@@ -57,6 +58,11 @@ RUNTIME = typer.Option(
     "seconds). Default: LHKIT_RUNTIME, else vllm.",
 )
 RuntimeOption = Annotated[Runtime | None, RUNTIME]
+SCORE = typer.Option(
+    "--score",
+    metavar="FILE.py:NAME",
+    help="Your own score, or the name of an installed one; repeatable.",
+)
 Locale = Annotated[
     str | None,
     typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else LANG, else en."),
@@ -185,6 +191,18 @@ class ThresholdOptions(Options):
         ),
     ] = None
     max_regressions: MaxRegressions = None
+    min_score: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            metavar="NAME=NUMBER",
+            help="Exit with 1 if the rate (0 to 1) or mean of your score is lower, and with 4 if "
+            "that cannot be decided; repeatable.",
+        ),
+    ] = ()
+    max_score: Annotated[
+        tuple[str, ...],
+        typer.Option(metavar="NAME=NUMBER", help="As --min-score, if it is higher."),
+    ] = ()
     margin: Annotated[
         float | None,
         typer.Option(
@@ -200,7 +218,7 @@ class ThresholdOptions(Options):
     def has_limits(self) -> bool:
         """Whether there is a threshold besides the baseline."""
         limits = ThresholdOptions.model_fields.keys() - {"baseline"}
-        return any(getattr(self, name) is not None for name in limits)
+        return any(getattr(self, name) not in {None, ()} for name in limits)
 
     def require_valid(self) -> None:
         """Check the thresholds before a run.
@@ -210,6 +228,7 @@ class ThresholdOptions(Options):
         """
         require_percent(self.fail_under, "--fail-under")
         require_percent(self.margin, "--margin")
+        parse_limits(self.min_score, self.max_score)
         for option in ("margin", "max_regressions"):
             if getattr(self, option) is not None and self.baseline is None:
                 name = option.replace("_", "-")

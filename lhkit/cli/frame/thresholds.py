@@ -1,17 +1,21 @@
 """Thresholds of a run, and the exit code that they lead to."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from lhkit.base.errors import UsageError
 from lhkit.base.locales import Catalog
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import ThresholdOptions
+from lhkit.cli.frame.score_limits import check_limits, parse_limits, require_known
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.figures.rates import below_texts, is_below
 from lhkit.harness.figures.regressions import Regressions, count_regressions
 from lhkit.harness.figures.timings import times
 from lhkit.harness.records.record import SampleRecord, Severity, Verdict
+from lhkit.harness.records.store import RECORDS
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.views.tables import (
@@ -65,6 +69,34 @@ class ThresholdResult:
         if self.invalid:
             return ExitCode.INFRASTRUCTURE
         return ExitCode.CANNOT_TELL if self.cannot_tell else ExitCode.OK
+
+
+def load_baseline(name: Path, runs_dir: Path, *, is_failed_only: bool) -> Run:
+    """Return the run of `--baseline`, after checking that a run can be compared with it.
+
+    Args:
+        name: a run in `runs_dir`, or a folder.
+        runs_dir: the folder of runs.
+        is_failed_only: whether the run selects scenarios that failed before.
+
+    Raises:
+        RunError: it is not a run.
+        UsageError: nothing could be concluded from the comparison.
+    """
+    named = runs_dir / name
+    baseline = Run.load(named if (named / RECORDS).exists() else name)
+    if not any(record.is_valid for record in baseline.records):
+        raise UsageError(
+            f"--baseline {name}: none of its {len(baseline.records)} samples is valid. Give its "
+            "own eval command again first"
+        )
+    part = baseline.manifest.selection
+    if is_failed_only or (part is not None and part.filter.failed):
+        raise UsageError(
+            f"--baseline {name} and --failed: scenarios that were chosen because they failed do "
+            "better when run again, so nothing can be concluded. Compare runs of all scenarios"
+        )
+    return baseline
 
 
 def check_thresholds(
@@ -136,6 +168,11 @@ def _check(
     missed = [*_missed_limits(run, options, catalog)]
     over, unmeasured = _check_costs(run, options, catalog)
     missed += over
+    limits = parse_limits(options.min_score, options.max_score)
+    require_known(limits, run.manifest.scores)
+    beyond, unknown = check_limits(limits, run.score_figures(), catalog)
+    missed += beyond
+    unmeasured += unknown
     remarks = [catalog.text("eval.no_limit")] if options.fail_under == 0 else []
     if baseline is None:
         return ThresholdResult(
@@ -221,18 +258,28 @@ def _uncompared(regressions: Regressions, baseline: str, catalog: Catalog) -> It
             )
 
 
-def cannot_fail(options: ThresholdOptions, passing: int) -> bool:
-    """Return whether a comparison with a baseline is decided before the run.
+def powerless_line(
+    options: ThresholdOptions, baseline: Run, scenarios: Container[str], catalog: Catalog
+) -> str:
+    """Return that a comparison cannot fail, if that is known before the run; else nothing.
 
     Args:
         options: the thresholds, with a baseline.
-        passing: the scenarios of the run that pass in the baseline.
+        baseline: the run to compare with.
+        scenarios: the ids of the scenarios that are going to be run.
+        catalog: the locale's texts.
     """
-    from lhkit.harness.figures.statistics import least_passing
-
-    if options.max_regressions is not None:
-        return passing <= options.max_regressions
-    return options.margin is None and passing < least_passing()
+    planned = tuple(each for each in baseline.records if each.sample_id.scenario in scenarios)
+    count = len({each.sample_id.scenario for each in planned if each.is_passed})
+    most, margin = options.max_regressions, options.margin
+    can_fail = most is not None and count > most
+    if most is None or margin is not None:  # the paired test decides
+        same = replace(baseline, records=planned)
+        can_fail = can_fail or not compare(same, same, margin=margin).is_powerless
+    if count and can_fail:
+        return ""
+    key = "eval.powerless_before" if count else "eval.powerless_none"
+    return catalog.text(key, count=count, name=baseline.name)
 
 
 def _missed_limits(run: Run, options: ThresholdOptions, catalog: Catalog) -> Iterator[str]:

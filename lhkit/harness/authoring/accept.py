@@ -19,7 +19,7 @@ from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, Seq
 from lhkit.base.errors import ScenarioError, UsageError
 from lhkit.base.json_values import shown
 from lhkit.base.schema import KnownKeys, SchemaNode, property_schema
-from lhkit.harness.records.manifest import Manifest, Prompt
+from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.running.fingerprint import scenario_hash
 from lhkit.harness.scenarios.documents import read_yaml
@@ -109,7 +109,7 @@ def tool_schema(
     Raises:
         UsageError: the manifest does not have that tool.
     """
-    for tool in manifest.locales.get(record.locale, Prompt()).tools:
+    for tool in manifest.tools_of(record.sample_id.scenario, record.locale):
         if tool["name"] == observed.tool:
             schema: Mapping[str, Any] = tool["parameters"]
             return schema

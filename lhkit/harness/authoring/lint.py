@@ -105,6 +105,7 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
     try:
         with opened(toolset, scenario.world, scenario.locale) as session:
             registry, ids = session.registry, known_ids(session)
+            stops = bool(session.assistant.stops_after_calls)
     except UsageError as error:
         return tuple(_remarks_of("world", error, scenario.id))
     unknown = [
@@ -149,12 +150,24 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
         },
     )
     return (
-        *static_remarks(scenario, known),
+        *(
+            remark
+            for remark in static_remarks(scenario, known)
+            if not (stops and _is_unreached_reply(remark, scenario))
+        ),
         *_reference_remarks(record),
         *await _wording_remarks(scenario, record, reference, toolset),
         *await _tool_failure_remarks(scenario, record, reference, toolset),
         *await _trivial_model_remarks(scenario, toolset),
     )
+
+
+def _is_unreached_reply(remark: Remark, scenario: Scenario) -> bool:
+    """Return whether this is about the reply of a turn that ends with its calls."""
+    if remark.code != "unchecked_reply":
+        return False
+    _, number, *_ = remark.path
+    return isinstance(number, int) and bool(scenario.turns[number].expect.calls)
 
 
 async def _wording_remarks(

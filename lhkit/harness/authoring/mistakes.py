@@ -320,9 +320,12 @@ def wrong_replies(reference: ReferenceRun) -> Mistakes:
 
     A claim is false for a tool whose writes all failed or were rejected in the turn, and for the
     first forbidden write. It follows the right reply, in each wording of the tool, or replaces it.
+    A turn that ends with its calls has no reply.
     """
     locale = reference.scenario.locale
     for turn, trace in enumerate(reference.trace[: len(reference.steps)]):
+        if reference.is_one_message and not reference.record.trajectory.turns[turn].reply:
+            continue
         yield _with_reply(reference, turn, "say_nothing", "", "")
         yield _with_reply(
             reference, turn, "unrelated_answer", _localized(_UNRELATED, reference), ""

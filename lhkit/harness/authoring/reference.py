@@ -126,7 +126,7 @@ REFERENCE_MODELS: Mapping[str | None, Callable[[], ModelSource]] = {
 
 
 def reference_trajectory(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:
-    """Return the reference calls and reply of each turn, one call per message.
+    """Return the reference calls and reply of each turn, one call per message unless parallel.
 
     Optional calls and arguments are left out, and the first of several alternatives is used. What
     cannot be derived from matchers (a `matches`) has to be given under `gold`.
@@ -139,29 +139,35 @@ def reference_trajectory(scenario: Scenario, registry: ToolRegistry) -> tuple[Tu
     last = len(scenario.turns) - 1
     for number, turn in enumerate(scenario.turns):
         try:
-            calls = _turn_calls(turn, scenario, registry)
+            messages = _turn_messages(turn, scenario, registry)
             reply = _turn_reply(turn, scenario.reply if number == last else None)
         except ScenarioError as error:
             raise ScenarioError(f"{scenario.id}.turns[{number}].{error}") from error
-        turns.append(TurnTrace(messages=tuple((call,) for call in calls), reply=reply))
+        turns.append(TurnTrace(messages=messages, reply=reply))
     return tuple(turns)
 
 
-def _turn_calls(turn: Turn, scenario: Scenario, registry: ToolRegistry) -> list[ToolCall]:
-    """Return the calls under `gold`, else the required calls of the turn."""
+def _turn_messages(
+    turn: Turn, scenario: Scenario, registry: ToolRegistry
+) -> tuple[tuple[ToolCall, ...], ...]:
+    """Return the calls under `gold`, else the required calls of the turn, by message."""
     if turn.gold.calls is None:
         required = _ordered_indices(turn.expect)
         if not required and (turn.expect.results or turn.expect.least):
             raise ScenarioError("expect: lists no call that could be made: give gold.calls")
-        return [_example_call(turn.expect, i, scenario, registry) for i in required]
-    calls = []
+        return tuple((_example_call(turn.expect, i, scenario, registry),) for i in required)
+    messages: list[list[ToolCall]] = []
     for i, call in enumerate(turn.gold.calls):
         try:
             args = resolve_dates(deepcopy(dict(call.args)), scenario.today)
         except ScenarioError as error:
             raise ScenarioError(f"gold.calls[{i}].args: {error}") from error
-        calls.append(ToolCall(name=call.tool, args=args))
-    return calls
+        made = ToolCall(name=call.tool, args=args)
+        if call.parallel and messages:
+            messages[-1].append(made)
+        else:
+            messages.append([made])
+    return tuple(map(tuple, messages))
 
 
 def _ordered_indices(expect: Expect) -> Sequence[int]:

@@ -65,7 +65,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """A scenario with its reference trajectory, the record, and the calls as steps by turn."""
+    """A scenario with its reference trajectory, the record, and the calls as steps by turn.
+
+    `is_one_message`: a turn ends after its first message with calls.
+    """
 
     scenario: Scenario
     registry: ToolRegistry
@@ -77,10 +80,14 @@ class ReferenceRun:
     trace: tuple[TurnTrace, ...]
     record: SampleRecord
     steps: tuple[tuple[Step, ...], ...]
+    is_one_message: bool = False
 
     def with_calls(self, turn: int, calls: Sequence[ToolCall]) -> tuple[TurnTrace, ...]:
         """Return the trajectory with other calls in a turn, within the allowed messages."""
-        messages = _pack(calls, self.max_turns - 1, self.registry)
+        if self.is_one_message:
+            messages: tuple[tuple[ToolCall, ...], ...] = (tuple(calls),) if calls else ()
+        else:
+            messages = _pack(calls, self.max_turns - 1, self.registry)
         return self._with_turn(turn, replace(self.trace[turn], messages=messages))
 
     def with_reply(self, turn: int, reply: str) -> tuple[TurnTrace, ...]:
@@ -120,6 +127,7 @@ async def run_reference(scenario: Scenario, toolset: Toolset) -> ReferenceRun:
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, ids, today = session.registry, known_ids(session), session.today
         max_turns = session.assistant.max_turns
+        is_one_message = bool(session.assistant.stops_after_calls)
         row_keys = read_row_keys(session, read_state(session))
     tools = ToolMetadata.of(registry.definitions, today)
     trace = reference_trajectory(scenario, registry)
@@ -135,6 +143,7 @@ async def run_reference(scenario: Scenario, toolset: Toolset) -> ReferenceRun:
         trace=trace,
         record=record,
         steps=tuple(_steps(scenario, trace, record, tools, today)),
+        is_one_message=is_one_message,
     )
 
 

@@ -67,8 +67,7 @@ class ToolConfig:
     def of(cls, record: SampleRecord, run: Run) -> "ToolConfig":
         """Return the tools of the scenario and those added in its turns."""
         prompt = run.manifest.locales.get(record.locale, Prompt())
-        names = run.manifest.tools.get(record.sample_id.scenario)
-        tools = [tool for tool in prompt.tools if names is None or tool["name"] in names]
+        tools = run.manifest.tools_of(record.sample_id.scenario, record.locale)
         added = [tool for turn in record.trajectory.turns for tool in turn.new_tools]
         return cls(tools=(*tools, *added), limits=prompt.assistant)
 

@@ -1,12 +1,13 @@
 """Export a run as an Inspect log: a zip of JSON files, one for each sample.
 
-A repeat is an epoch, a verdict is the score C or I, an invalid sample has an error, a confirmation
-is an approval. Times are those of the record, from the start of the sample.
+A repeat is an epoch, a verdict is the score C or I beside the user's scores, an invalid sample has
+an error, a confirmation is an approval. Times are those of the record, from the start of the
+sample.
 """
 
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from lhkit.harness.exports.conversation import (
     call_id,
     json_bytes,
 )
+from lhkit.harness.figures.metrics import ScoreFigure
 from lhkit.harness.records.manifest import Invocation
 from lhkit.harness.records.record import (
     CallRecord,
@@ -34,6 +36,7 @@ from lhkit.harness.records.record import (
     Verdict,
     parse_moment,
 )
+from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.records.transcript import catalog_of, turn_truth
 from lhkit.harness.results.results import Run
 
@@ -58,6 +61,7 @@ def write_inspect(run: Run, file: Path) -> None:
         OSError: the file cannot be written.
     """
     counts: Counter[Verdict] = Counter()
+    results = run.results_by_sample()
     usage: dict[str, Json] = {}
     summaries: list[bytes] = []  # encoded, to keep the memory for large runs small
     with (
@@ -68,14 +72,14 @@ def write_inspect(run: Run, file: Path) -> None:
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", json_bytes(start))
         for record in run.records:
-            sample = _InspectSample(record, run).json()
+            sample = _InspectSample(record, run, results.get(record.sample_id, ())).json()
             _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
             summaries.append(json_bytes(_summary(sample)))
             counts[record.score.verdict] += 1
             for model, used in sample["model_usage"].items():
                 usage[model] = _sum(usage.get(model, {}), used)
         _put(log, "summaries.json", b"[" + b",".join(summaries) + b"]")
-        header["results"] = _results(counts)
+        header["results"] = _results(counts, run.score_figures())
         header["stats"]["model_usage"] = usage
         _put(log, "header.json", json_bytes(header))
 
@@ -121,8 +125,8 @@ def _header(run: Run) -> Json:
     }
 
 
-def _results(counts: Mapping[Verdict, int]) -> Json:
-    """Return the pass rate of valid samples."""
+def _results(counts: Mapping[Verdict, int], figures: Iterable[ScoreFigure]) -> Json:
+    """Return the pass rate of valid samples, and the means of the user's scores."""
     valid = counts[Verdict.PASS] + counts[Verdict.FAIL]
     rate = {"name": "accuracy", "value": counts[Verdict.PASS] / valid} if valid else None
     return {
@@ -135,7 +139,19 @@ def _results(counts: Mapping[Verdict, int]) -> Json:
                 "scored_samples": valid,
                 "unscored_samples": counts[Verdict.INVALID],
                 "metrics": {"accuracy": rate} if rate else {},
-            }
+            },
+            *(
+                {
+                    "name": figure.name,
+                    "scorer": figure.name,
+                    "scored_samples": figure.n,
+                    "unscored_samples": sum(counts.values()) - figure.n,
+                    "metrics": {}
+                    if figure.value is None
+                    else {"mean": {"name": "mean", "value": figure.value}},
+                }
+                for figure in figures
+            ),
         ],
     }
 
@@ -179,7 +195,10 @@ def start_of(record: SampleRecord, run: Run) -> datetime:
 class _InspectSample:
     """The conversion of one record: its messages, and its events in order of time."""
 
-    def __init__(self, record: SampleRecord, run: Run) -> None:
+    def __init__(self, record: SampleRecord, run: Run, results: Iterable[ScoreRecord]) -> None:
+        self._values = [
+            value for result in results for value in result.values if value.value is not None
+        ]
         self._record, self._config = record, ToolConfig.of(record, run)
         self._started = start_of(record, run).astimezone()
         self._key = f"{record.content_hash[:16]}-{record.sample_id.repeat}"
@@ -200,8 +219,8 @@ class _InspectSample:
         error = "\n".join(score.reasons) or error_text or ""
         is_invalid = score.verdict is Verdict.INVALID
         if not is_invalid:
-            event = self._event("score", at_s, score=self._score(), scorer=_SCORER)
-            self._events.append(event)
+            for name, its_score in self._scores().items():
+                self._events.append(self._event("score", at_s, score=its_score, scorer=name))
         expected = (
             row.tool
             for turn_score in score.turn_scores
@@ -217,7 +236,7 @@ class _InspectSample:
             "target": list(expected),
             "messages": self._messages,
             "output": self._output,
-            **({} if is_invalid else {"scores": {_SCORER: self._score()}}),
+            **({} if is_invalid else {"scores": self._scores()}),
             "metadata": {
                 **({"ac": record.ac} if record.ac else {}),
                 "locale": record.locale,
@@ -239,6 +258,13 @@ class _InspectSample:
 
     def _at(self, offset_s: float) -> str:
         return (self._started + timedelta(seconds=offset_s)).isoformat()
+
+    def _scores(self) -> Json:
+        """Return the verdict, and the values of the user's scores."""
+        own = {
+            each.name: {"value": each.value, "explanation": each.reason} for each in self._values
+        }
+        return {_SCORER: self._score(), **own}
 
     def _score(self) -> Json:
         score = self._record.score

@@ -1,13 +1,13 @@
 """Export conversations as OpenAI messages, which `lhkit import openai-messages` reads."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lhkit.base.files import write_atomically
 from lhkit.base.json_values import compact
-from lhkit.conversation.messages import UserMessage
+from lhkit.conversation.messages import Message, UserMessage
 from lhkit.harness.exports.conversation import (
     AssistantMessage,
     Json,
@@ -18,6 +18,7 @@ from lhkit.harness.exports.conversation import (
 )
 from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.results.results import Run
+from lhkit.models.client.request import chat_messages
 from lhkit.models.dialects.base import user_text
 
 
@@ -41,13 +42,22 @@ def write_openai_messages(run: Run, file: Path) -> None:
 class PromptTexts:
     """Texts of the prompt that a record does not contain.
 
-    `instructions` is the text of the system message, `contexts` has the context line of each turn.
-    `untrained_replies` are the turns, from 0, whose reply is not a training target.
+    Attributes:
+        instructions: the text of the system message.
+        contexts: the context line of each turn.
+        untrained_replies: the turns, from 0, whose reply is not a training target.
+        history: the messages before the first turn.
+        tools: the tools of the scenario, whose descriptions may be its own: a run has one
+            description a name. Ignored if the run had other tools, such as renamed ones.
+        ends_at_calls: turns end after their calls, so that nothing reads the results of the last.
     """
 
     instructions: str = ""
     contexts: Sequence[str] = ()
     untrained_replies: Collection[int] = ()
+    history: Sequence[Message] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
+    ends_at_calls: bool = False
 
 
 def exported_conversations(
@@ -72,19 +82,26 @@ def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) 
     messages: list[Json] = []
     if texts.instructions.strip():
         messages.append({"role": "system", "content": texts.instructions.strip()})
+    messages += chat_messages(texts.history)
+    calls = sum(len(message.get("tool_calls", ())) for message in messages)
     for number, turn in enumerate(record.trajectory.turns):
         context = texts.contexts[number] if number < len(texts.contexts) else ""
         user = UserMessage(text=turn.user, context=context)
         messages.append({"role": "user", "content": user_text(user)})
-        for message in assistant_messages(turn):
-            calls = sum(each["role"] == "tool" for each in messages)
+        written = list(assistant_messages(turn))
+        is_last = turn is record.trajectory.turns[-1]
+        for message in written:
             exchange = _exchange(message, config, calls)
+            calls += len(message.named)
+            if texts.ends_at_calls and is_last and message is written[-1]:
+                del exchange[1:]
             if number in texts.untrained_replies and not message.named:
                 exchange[0]["weight"] = 0
             messages += exchange
+    own = {tool["name"] for tool in texts.tools} == {tool["name"] for tool in config.tools}
     functions = [
         {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
-        for tool in config.tools
+        for tool in (texts.tools if own else config.tools)
     ]
     tools = [{"type": "function", "function": function} for function in functions]
     return {"messages": messages, **({"tools": tools} if tools else {})}

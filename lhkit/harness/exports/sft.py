@@ -28,6 +28,7 @@ from lhkit.harness.results.results import Run
 from lhkit.harness.running.fingerprint import scenario_hash, sha256
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.scenario import ANSWER, Answer, Expect, Scenario, Turn
+from lhkit.models.dialects.base import tool_spec
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, name_of, opened, registry_of
@@ -37,10 +38,18 @@ _Answers: TypeAlias = Literal["accept", "absent"] | tuple[Answer, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SftConversation:
-    """One training conversation. `users` are the user messages without their context lines."""
+    """One training conversation.
+
+    `users` are the user messages without their context lines, `instructions` the text of the system
+    message as it was written, `tags` those of the scenario. `is_one_response`: its turns end after
+    their calls, whose results may not be known.
+    """
 
     users: tuple[str, ...]
     data: Mapping[str, Any]
+    instructions: str = ""
+    tags: tuple[str, ...] = ()
+    is_one_response: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -281,11 +290,25 @@ def _require_replayed(record: SampleRecord, chat: CorrectedConversation) -> None
 def _conversations(
     run: Run, texts: Callable[[SampleRecord], PromptTexts | None]
 ) -> Iterator[SftConversation]:
-    for record, data in exported_conversations(run, texts):
+    latest = PromptTexts()
+
+    def noted(record: SampleRecord) -> PromptTexts | None:
+        nonlocal latest
+        prompt = texts(record)
+        latest = prompt or latest
+        return prompt
+
+    for record, data in exported_conversations(run, noted):
         users = tuple(turn.user for turn in record.trajectory.turns)
         limits = run.manifest.locales.get(record.locale, Prompt()).assistant
         form = {"result_format": limits.result_format} if limits.result_format else {}
-        yield SftConversation(users=users, data={**data, **form})
+        yield SftConversation(
+            users=users,
+            data={**data, **form},
+            instructions=latest.instructions,
+            tags=record.tags,
+            is_one_response=latest.ends_at_calls,
+        )
 
 
 def _prompt_texts(
@@ -300,4 +323,7 @@ def _prompt_texts(
             instructions=assistant.instructions,
             contexts=tuple(assistant.context(turn.user) for turn in record.trajectory.turns),
             untrained_replies=untrained_replies,
+            history=assistant.history,
+            tools=[tool_spec(tool) for tool in session.registry.definitions],
+            ends_at_calls=bool(assistant.stops_after_calls),
         )

@@ -1,4 +1,4 @@
-"""Convert records to pandas data frames: samples, turns, calls, violations, requests.
+"""Convert records to pandas data frames: samples, turns, calls, violations, scores, requests.
 
 The lists of columns below define names (with units), types, sources and meanings. Types do not
 depend on the data: an empty run gives empty frames. Join frames on `scenario`, `repeat` and
@@ -25,6 +25,7 @@ from lhkit.harness.records.record import (
     TurnRecord,
     TurnScore,
 )
+from lhkit.harness.records.score_record import ScoreRecord, ScoreValue
 from lhkit.harness.records.transcript import catalog_of, turn_truth
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ class _RequestRow(NamedTuple):
         return self.request.response
 
 
+class _ScoreRow(NamedTuple):
+    record: SampleRecord
+    result: ScoreRecord
+    value: ScoreValue
+
+
 Columns: TypeAlias = Sequence[Column]
 
 
@@ -128,6 +135,18 @@ def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
         for m, request in enumerate(turn.model_calls)
     ]
     return data_frame(LATENCY, rows, [row.record for row in rows])
+
+
+def scores_frame(records: Iterable[SampleRecord], results: Iterable[ScoreRecord]) -> "pd.DataFrame":
+    """Return one row per value of a score, or per failure; the columns are `SCORES`."""
+    by_sample = {record.sample_id: record for record in records}
+    rows = [
+        _ScoreRow(by_sample[result.sample_id], result, value)
+        for result in results
+        for value in result.values or (ScoreValue(name=result.score, value=None),)
+        if result.sample_id in by_sample
+    ]
+    return data_frame(SCORES, rows, [row.record for row in rows])
 
 
 def data_frame(
@@ -345,6 +364,23 @@ VIOLATIONS: Columns = (
         "severity", _TEXT, lambda v: str(v.severity), "attempted (blocked) or escaped (occurred)"
     ),
     Column("detail", _TEXT, "detail", "description"),
+)
+
+SCORES: Columns = (
+    Column("score", _TEXT, "value.name", "name of the score, or `score.key` of a mapping"),
+    Column(
+        "value",
+        _SECONDS,
+        lambda s: s.value.value,
+        "the value, 1 for True; missing if it does not apply or failed",
+    ),
+    Column(
+        "is_bool", _BOOL, lambda s: isinstance(s.value.value, bool), "whether it is True or False"
+    ),
+    Column("reason", _TEXT, "value.reason", "reason of a False"),
+    Column("error", _TEXT, "result.error", "why the score failed; empty if it did not"),
+    Column("check", _BOOL, "result.fails", "whether a False fails the sample"),
+    Column("duration_s", _SECONDS, "result.duration_s", "seconds of the computation"),
 )
 
 LATENCY: Columns = (

@@ -191,6 +191,7 @@ class Tally:
     for clusters (`statistics.clustered_interval`); a cluster is a scenario.
     `right_calls` of `counted_calls` (expected or unexpected) were correct as the client parsed
     them, `strict_right_calls` without a repair; `strict_passed` samples passed without one.
+    `exact` has the samples that passed with exactly the recorded calls, of those that have any.
     `behaviour` has the scores of `BEHAVIOUR` by name. `attempted` and `escaped` count violations
     that were blocked and that occurred, by code. `turn` is the time of a user turn without waiting
     for a person.
@@ -205,6 +206,7 @@ class Tally:
     right_calls: int = 0
     strict_right_calls: int = 0
     counted_calls: int = 0
+    exact: Share = field(default_factory=lambda: share_of(()))
     selection: Selection = field(default_factory=Selection)
     behaviour: Mapping[str, Share] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
@@ -260,6 +262,35 @@ class ReadCalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreFigure:
+    """One score over the samples of a run.
+
+    Attributes:
+        name: the name of the score, with that of its value if it returns a mapping: `style.short`.
+        is_check: whether a False fails the sample.
+        is_rate: whether all values are booleans.
+        n: the samples with a value.
+        value: the rate (0 to 1) or the mean; None without values.
+        interval: its 95 % interval; None without values.
+        not_applicable: the samples that it does not apply to.
+        failed: the samples for which it failed.
+        error: the first such failure, with its sample; empty without any.
+        missing: the valid samples that it was not computed for.
+    """
+
+    name: str
+    is_check: bool = False
+    is_rate: bool = True
+    n: int = 0
+    value: float | None = None
+    interval: Interval | None = None
+    not_applicable: int = 0
+    failed: int = 0
+    error: str = ""
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The metrics of a run. `models` are all that answered, normally one.
 
@@ -270,7 +301,8 @@ class Summary:
     `time_breakdown` is of the newest invocation, None if only records are known. `false_claims` are
     the flagged replies with their samples. `times` are durations by stage (`timings.times`).
     `selection` is how the scenarios were selected, None for all of them. `user` is the simulated
-    user. `read_calls` shows a wrong dialect.
+    user. `read_calls` shows a wrong dialect. `scores` are those of the user, empty if only records
+    are known.
     """
 
     by_ac: tuple[Tally, ...]
@@ -290,6 +322,7 @@ class Summary:
     selection: ScenarioSelection | None = None
     user: User = "script"
     read_calls: ReadCalls = field(default_factory=ReadCalls)
+    scores: tuple[ScoreFigure, ...] = ()
 
     @property
     def by_difficulty(self) -> tuple[Tally, ...]:
@@ -368,6 +401,7 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         right_calls=sum(score.right_calls for score in scores),
         strict_right_calls=sum(score.strict_right_calls for score in scores),
         counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
+        exact=share_of(record.score.exact for record in valid if record.score.exact is not None),
         selection=count_selection(scores),
         behaviour={name: score(valid) for name, score in BEHAVIOUR.items()},
         repeats=repeats(records),

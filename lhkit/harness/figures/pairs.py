@@ -66,6 +66,35 @@ class ViolationChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreChange:
+    """One of the user's scores in both runs, over the `n` pairs with a value in both.
+
+    Attributes:
+        name: the name of the score.
+        is_rate: whether all values are booleans.
+        a: the rate or mean in run a; None without pairs.
+        b: the same in run b.
+        interval: the 95 % interval of `difference`; None without pairs.
+        p_value: of the sign-flip test, corrected (Holm) for all scores and the pass rate.
+        is_other: whether the sources of the score differ between the runs.
+    """
+
+    name: str
+    is_rate: bool = True
+    n: int = 0
+    a: float | None = None
+    b: float | None = None
+    interval: Interval | None = None
+    p_value: float = 1.0
+    is_other: bool = False
+
+    @property
+    def difference(self) -> float | None:
+        """The value of b minus that of a; None without pairs."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PersonVotes:
     """The votes of one person: for a, for b, and the rest ties of either kind.
 
@@ -105,6 +134,7 @@ class Comparison:
         call_ready: the ratio of times to the first complete call.
         violations: counts by violation.
         people: the votes of each person, by name; empty without votes.
+        scores: the user's scores that both runs have.
         selection_a: how the scenarios of run a were selected; None for all of them.
         selection_b: as `selection_a`, of run b.
         margin: the points by which b may be worse; None if only a difference is tested.
@@ -131,6 +161,7 @@ class Comparison:
     call_ready: Ratio | None = None
     violations: tuple[ViolationChange, ...] = ()
     people: tuple[PersonVotes, ...] = ()
+    scores: tuple[ScoreChange, ...] = ()
     selection_a: ScenarioSelection | None = None
     selection_b: ScenarioSelection | None = None
     margin: float | None = None
@@ -246,6 +277,7 @@ class Arm:
         comparison: with the first run; None for the first.
         p_first: the p-value of that comparison, corrected (Holm) for all pairs of runs.
         p_best: as `p_first`, of the comparison with the run of the highest pass rate; None for it.
+        is_powerless: whether no result of this run could have been significantly worse than that.
     """
 
     name: str
@@ -253,6 +285,7 @@ class Arm:
     comparison: Comparison | None
     p_first: float | None
     p_best: float | None
+    is_powerless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

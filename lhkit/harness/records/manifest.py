@@ -68,6 +68,13 @@ class Prompt(_Part):
     tools: Sequence[ToolSpec] = ()
 
 
+class ScoreSource(_Part):
+    """A score of the run: the hash of its source, and whether it is a check."""
+
+    source_sha256: str = ""
+    fails: bool = False
+
+
 class Invocation(_Part):
     """One call of `replay` on a folder.
 
@@ -106,7 +113,8 @@ class Manifest(_Part):
 
     Attributes:
         locales: the prompt of each language.
-        tools: the tool names of scenarios that do not have all tools of their language.
+        tools: the tools of scenarios that do not have all of their language, in order: a name, or
+            the tool in full where another scenario describes it otherwise.
         scenarios: the hash of each scenario.
         contexts: the hash of the context lines of each scenario that has any.
         code_sha256: the hash of the tools' source; empty if it is unknown.
@@ -114,6 +122,7 @@ class Manifest(_Part):
         content_hashes: content hashes by scenario, one for each repeat, or one for all repeats.
         selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
+        scores: the user's scores whose results count, by name.
     """
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -127,7 +136,7 @@ class Manifest(_Part):
     toolset: str = ""
     user: str = ""
     locales: dict[str, Prompt] = Field(default_factory=dict)
-    tools: dict[str, Sequence[str]] = Field(default_factory=dict)
+    tools: dict[str, Sequence[str | ToolSpec]] = Field(default_factory=dict)
     scenarios: dict[str, str] = Field(default_factory=dict)
     contexts: dict[str, str] | None = None
     code_sha256: str = ""
@@ -138,11 +147,25 @@ class Manifest(_Part):
     )
     invocations: Sequence[Invocation] = ()
     rescored_from: str = ""
+
+    def tools_of(self, scenario: str, locale: str) -> tuple[Mapping[str, Any], ...]:
+        """Return the tools that a scenario was run with."""
+        known = {tool["name"]: tool for tool in self.locales.get(locale, Prompt()).tools}
+        listed = self.tools.get(scenario, tuple(known))
+        tools = (known.get(tool) if isinstance(tool, str) else tool for tool in listed)
+        return tuple(tool for tool in tools if tool is not None)
+
     rescored_with: dict[str, str] = Field(default_factory=dict)
+    scores: dict[str, ScoreSource] = Field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return the fields that are set, as plain JSON."""
         return self.model_dump(by_alias=True, exclude_unset=True, warnings=False)
+
+    @property
+    def score_sources(self) -> dict[str, str]:
+        """The hash of the source of each score that counts, by name."""
+        return {name: score.source_sha256 for name, score in self.scores.items()}
 
     @property
     def simulated_user(self) -> User:

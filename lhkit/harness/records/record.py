@@ -330,7 +330,8 @@ class CallScore:
 class TurnScore:
     """The score of one turn: expected, right and unexpected calls.
 
-    `strict_…` counts only calls that were parsed without a repair.
+    `strict_…` counts only calls that were parsed without a repair. `exact` is whether the calls are
+    the recorded ones (`gold.recorded`), with equal arguments; None if the scenario has none.
     """
 
     passed: bool
@@ -340,6 +341,7 @@ class TurnScore:
     calls: tuple[CallScore, ...] = ()
     strict_right_calls: int = 0
     strict_passed: bool = False
+    exact: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,6 +412,14 @@ class SampleScore:
         return any(violation.severity is Severity.ESCAPED for violation in self.violations)
 
     @property
+    def exact(self) -> bool | None:
+        """Whether it passed with exactly the recorded calls; None if there are none."""
+        exact = [score.exact for score in self.turn_scores]
+        if not exact or None in exact:
+            return None
+        return self.verdict is Verdict.PASS and all(exact)
+
+    @property
     def strict_verdict(self) -> Verdict:
         """The verdict without repairs: a pass that needed a repair is a fail."""
         if self.verdict is Verdict.PASS and not all(
@@ -475,6 +485,8 @@ class SampleRecord:
         state_diff: the changes between the initial and the final state.
         harness_s: the time spent outside model, tools and user.
         vote: the vote of a person who compared two models.
+        scenario_score: the score without the user's checks that failed; None if none did. It is
+            not stored, nor is the verdict of such a check (see `score_record`).
     """
 
     sample_id: SampleId
@@ -491,6 +503,14 @@ class SampleRecord:
     started_at: str | None = None
     vote: Vote | None = None
     schema: Literal[3] = SCHEMA
+    scenario_score: SampleScore | None = field(default=None, repr=False)
+
+    @property
+    def unchecked(self) -> "SampleRecord":
+        """The record as it is stored: with the verdict of the scenario alone."""
+        if self.scenario_score is None:
+            return self
+        return replace(self, score=self.scenario_score, scenario_score=None)
 
     @property
     def is_valid(self) -> bool:
@@ -515,8 +535,11 @@ _READER = TypeAdapter(tuple[SampleRecord], config=ConfigDict(allow_inf_nan=False
 
 _ALL: Final = "__all__"
 _CALLS: Final[Any] = {"response": {"calls": {_ALL: {"id"}}}}
-_CALL_IDS: Final[Any] = {"trajectory": {"turns": {_ALL: {"model_calls": {_ALL: _CALLS}}}}}
-"""Not stored: calls are identified by their index in the turn."""
+_NOT_STORED: Final[Any] = {
+    "scenario_score": True,
+    "trajectory": {"turns": {_ALL: {"model_calls": {_ALL: _CALLS}}}},
+}
+"""The verdict of checks is in their own file; calls are identified by their index in the turn."""
 
 
 class OtherSchemaError(ValueError):
@@ -541,11 +564,12 @@ def check_schema(data: Any) -> None:
 
 
 def encode_record(record: SampleRecord) -> str:
-    """Return the record as one line of strict JSON, without a newline."""
+    """Return the record as one line of strict JSON, without a newline and without checks."""
+    record = record.unchecked
     try:
-        return _WRITER.dump_json(record, warnings=False, exclude=_CALL_IDS).decode()
+        return _WRITER.dump_json(record, warnings=False, exclude=_NOT_STORED).decode()
     except PydanticSerializationError:  # a lone surrogate, which has to be escaped
-        return compact(_WRITER.dump_python(record, warnings=False, exclude=_CALL_IDS))
+        return compact(_WRITER.dump_python(record, warnings=False, exclude=_NOT_STORED))
 
 
 def decode_line(line: str | bytes) -> SampleRecord:

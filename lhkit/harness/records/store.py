@@ -1,4 +1,4 @@
-"""The files of a run folder: the records, one JSON line each, and the manifest.
+"""The files of a run folder: records and scores, one JSON line each, and the manifest.
 
 One process at a time writes. A line is on disk when `append` returns. Records can be read whole,
 or left on disk and read one at a time (`StoredRecords`).
@@ -8,7 +8,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
@@ -38,11 +38,21 @@ from lhkit.harness.records.resume import (
     select_entries,
     select_records,
 )
+from lhkit.harness.records.score_record import (
+    ScoredRecords,
+    ScoreKey,
+    ScoreRecord,
+    decode_score,
+    newest_scores,
+    record_sha256,
+)
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario_filter import Described, ScenarioFilter, ScenarioSelection
 
 RECORDS = "records.jsonl"
 MANIFEST = "manifest.json"
+SCORES = "scores.jsonl"
+"""The results of the user's scores (see `score_record`)."""
 
 _LOCK = "run.lock"
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -236,6 +246,60 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         raise _unwritable(folder, error) from error
 
 
+def read_scores(folder: Path) -> Iterator[ScoreRecord]:
+    """Yield the results of scores in a run folder, oldest first, without a half-written last line.
+
+    Raises:
+        RunError: a line is not a valid result; the message names it.
+    """
+    path = folder / SCORES
+    for number, line in enumerate(_whole_lines(path), start=1):
+        try:
+            yield decode_score(line)
+        except (ValueError, RecursionError) as error:
+            raise RunError(
+                f"{path}:{number} is not a valid result of a score ({error}). Remove the line: "
+                "lhkit rescore computes it again"
+            ) from error
+
+
+def scored_records(
+    folder: Path, manifest: Manifest, records: Sequence[SampleRecord]
+) -> tuple[Sequence[SampleRecord], tuple[ScoreRecord, ...]]:
+    """Return records with the verdicts of their checks, and the results of all their scores.
+
+    Args:
+        folder: the run folder.
+        manifest: names the scores that count.
+        records: the records; those left on disk (`StoredRecords`) stay there.
+
+    Raises:
+        RunError: a result is invalid.
+    """
+    if not manifest.scores:
+        return records, ()
+    results = newest_scores(read_scores(folder), manifest.score_sources)
+    return apply_scores(manifest, records, results)
+
+
+def apply_scores(
+    manifest: Manifest, records: Sequence[SampleRecord], results: Mapping[ScoreKey, ScoreRecord]
+) -> tuple[Sequence[SampleRecord], tuple[ScoreRecord, ...]]:
+    """Return records with the verdicts of their checks, and those of the results that are theirs.
+
+    A result is of a record with its hash: that of a changed record does not count.
+    """
+    by_sample: dict[SampleId, list[ScoreRecord]] = {}
+    for record in records:
+        sha256 = record_sha256(record)
+        for name, source in manifest.score_sources.items():
+            if (result := results.get((sha256, name, source))) is not None:
+                by_sample.setdefault(record.sample_id, []).append(result)
+    scored = ScoredRecords(records, by_sample)
+    kept = tuple(result for found in by_sample.values() for result in found)
+    return scored if isinstance(records, StoredRecords) else tuple(scored), kept
+
+
 def failed_scenarios(folder: Path) -> frozenset[str]:
     """Return the scenarios with a failed sample in the newest invocation of a run.
 
@@ -249,8 +313,11 @@ def failed_scenarios(folder: Path) -> frozenset[str]:
     named = folder if (folder / RECORDS).is_file() else Path("runs") / folder
     if not (named / RECORDS).is_file():
         raise MissingRunError(f"{folder} is not a run folder. Give one such as runs/NAME.")
-    hashes = SampleHashes.from_manifest(read_manifest(named))
-    records = select_records(read_records(named), hashes)
+    manifest = read_manifest(named)
+    records: Sequence[SampleRecord] = select_records(
+        read_records(named), SampleHashes.from_manifest(manifest)
+    )
+    records, _ = scored_records(named, manifest, records)
     return frozenset(
         record.sample_id.scenario for record in records if record.score.verdict is Verdict.FAIL
     )

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from lhkit.base.errors import importing
 from lhkit.base.text import one_line
 from lhkit.base.user_locale import user_catalog
+from lhkit.harness.figures.metrics import ScoreFigure
 from lhkit.harness.figures.pairs import Comparison
+from lhkit.harness.figures.rates import Interval
 from lhkit.harness.records.record import parse_moment
 from lhkit.harness.records.transcript import xml_text
 from lhkit.harness.results.history import History
@@ -39,6 +41,7 @@ _TITLE_PADDING = 24  # browser fonts are wider than vl-convert measures
 _COLUMN_WIDTH = 90
 _STEPS = 200
 _LABEL_CHARS = 40
+_MOST_HISTOGRAMS = 8
 
 
 def pass_rates(run: Run, *, locale: str | None = None) -> "Chart":
@@ -46,15 +49,13 @@ def pass_rates(run: Run, *, locale: str | None = None) -> "Chart":
 
     If no sample has a criterion, it is the total pass rate.
     """
-    alt, text = _altair(), user_catalog(locale).text
-    summary = run.summary()
+    text, summary = user_catalog(locale).text, run.summary()
     no_name = text("table.no_ac" if summary.by_ac else "table.total")
     tallies = [
         replace(tally, name=tally.name or no_name)
         for tally in summary.by_ac or [replace(summary.total, name="")]
         if tally.valid
     ]
-    rate = alt.Scale(domain=[0, 1])
     rows = [
         {
             "name": _label(tally.name),
@@ -66,19 +67,77 @@ def pass_rates(run: Run, *, locale: str | None = None) -> "Chart":
         }
         for tally in tallies
     ]
+    return _intervals(rows, title=text("table.pass_rate"))
+
+
+def _intervals(rows: Sequence[Mapping[str, Any]], *, title: str) -> "Chart":
+    """Return a point with its interval for each row: `name`, `rate`, `low`, `high` and counts."""
+    alt = _altair()
+    scale = alt.Scale(domain=[0, 1])
+    counts = [f"{key}:Q" for key in (rows[0] if rows else ()) if key not in {"name", "rate"}]
     base = alt.Chart(_data(rows)).encode(
-        y=alt.Y("name:N", sort=[_label(tally.name) for tally in tallies], title=None),
-        tooltip=["name:N", "passed:Q", "valid:Q", "low:Q", "high:Q"],
+        y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None),
+        tooltip=["name:N", *counts],
     )
     line = base.mark_rule(strokeWidth=5, opacity=0.35, color=_BLUE).encode(
-        x=alt.X("low:Q", scale=rate, axis=alt.Axis(format="%"), title=text("table.pass_rate")),
+        x=alt.X("low:Q", scale=scale, axis=alt.Axis(format="%"), title=title),
         x2="high:Q",
     )
     point = base.mark_point(filled=True, size=80, opacity=1, color=_BLUE).encode(
-        x=alt.X("rate:Q", scale=rate)
+        x=alt.X("rate:Q", scale=scale)
     )
-    chart: Chart = (line + point).properties(width=_WIDTH, height=_height(len(tallies)))
+    chart: Chart = (line + point).properties(width=_WIDTH, height=_height(len(rows)))
     return chart
+
+
+def own_scores(run: Run, *, locale: str | None = None) -> "Chart | None":
+    """Return the user's scores: rates with their intervals, numbers as histograms.
+
+    A line marks the mean of a number, a band its interval. None without values.
+    """
+    alt, text = _altair(), user_catalog(locale).text
+    figures = [figure for figure in run.score_figures() if figure.interval is not None]
+    rates = [figure for figure in figures if figure.is_rate]
+    parts: list[Any] = []
+    if rates:
+        parts.append(
+            _intervals(
+                [
+                    {
+                        "name": _label(figure.name),
+                        "rate": figure.value,
+                        **_ends(figure),
+                        "n": figure.n,
+                    }
+                    for figure in rates
+                ],
+                title=text("scores.value"),
+            )
+        )
+    results = [value for result in run.score_records for value in result.values]
+    for figure in [figure for figure in figures if not figure.is_rate][:_MOST_HISTOGRAMS]:
+        values = [
+            {"value": float(each.value)}
+            for each in results
+            if each.name == figure.name and each.value is not None
+        ]
+        title = alt.Title(_label(figure.name), anchor="start")
+        bars = alt.Chart(_data(values)).mark_bar(color=_BLUE)
+        bars = bars.encode(
+            x=alt.X("value:Q", bin=alt.Bin(maxbins=20), title=None),
+            y=alt.Y("count()", title=text("report.count")),
+        )
+        mark = alt.Chart(_data([{"mean": figure.value, **_ends(figure)}]))
+        band = mark.mark_rect(opacity=0.25, color=_YELLOW).encode(x="low:Q", x2="high:Q")
+        rule = mark.mark_rule(color=_YELLOW, strokeWidth=2).encode(x="mean:Q")
+        parts.append((bars + band + rule).properties(width=_WIDTH, height=80, title=title))
+    chart: Chart | None = alt.vconcat(*parts) if parts else None
+    return chart
+
+
+def _ends(figure: ScoreFigure) -> dict[str, float]:
+    interval = figure.interval or Interval(low=0.0, high=1.0)
+    return {"low": interval.low, "high": interval.high}
 
 
 def latencies(run: Run, *, locale: str | None = None) -> "Chart":

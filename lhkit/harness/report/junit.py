@@ -1,19 +1,21 @@
 """Render a run as JUnit XML, so that CI shows failed scenarios as failed tests.
 
 One suite per acceptance criterion (the scenarios without one are a suite with the run's name), one
-case per sample. A failed sample is a `failure`, an invalid
+case per sample. Scores are properties. A failed sample is a `failure`, an invalid
 one (infrastructure error) an `error`. Jenkins, GitLab and GitHub reporters accept this shape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
 from lhkit.base.locales import Catalog
 from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.records.transcript import transcript, xml_text
 from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results.results import Run
+from lhkit.harness.views.scores import figure_text
 from lhkit.harness.views.tables import severity_mark
 
 _TRANSCRIPT_CHARS: Final = 20_000
@@ -41,6 +43,7 @@ def junit_xml(
     """
     summary = run.summary()
     root = _element("testsuites", name, run.records)
+    results = run.results_by_sample()
     for ac in [tally.name for tally in summary.by_ac] or [""] * bool(run.records):
         records = [record for record in run.records if (record.ac or "") == ac]
         suite = _element("testsuite", ac or name, records)
@@ -51,7 +54,12 @@ def junit_xml(
         properties = ET.SubElement(suite, "properties")
         for label, value in run_metadata(run, summary, catalog):
             ET.SubElement(properties, "property", name=xml_text(label), value=xml_text(value))
-        suite.extend(_case(record, catalog, name) for record in records)
+        for figure in summary.scores:
+            value = figure_text(figure, catalog)
+            ET.SubElement(properties, "property", name=f"score {figure.name}", value=value)
+        suite.extend(
+            _case(record, catalog, name, results.get(record.sample_id, ())) for record in records
+        )
         root.append(suite)
     if findings is not None:
         kind = "error" if exit_code == _INFRASTRUCTURE else "failure"
@@ -88,13 +96,21 @@ def _element(element: str, name: str, records: Sequence[SampleRecord]) -> ET.Ele
     )
 
 
-def _case(record: SampleRecord, catalog: Catalog, run_name: str) -> ET.Element:
+def _case(
+    record: SampleRecord, catalog: Catalog, run_name: str, results: Iterable[ScoreRecord]
+) -> ET.Element:
     case = ET.Element(
         "testcase",
         classname=xml_text(f"{run_name}.{record.ac}" if record.ac else run_name),
         name=xml_text(str(record.sample_id)),
         time=f"{record.wall_s:.3f}",
     )
+    values = [value for result in results for value in result.values if value.value is not None]
+    if values:
+        properties = ET.SubElement(case, "properties")
+        for value in values:
+            shown = xml_text(str(value.value))
+            ET.SubElement(properties, "property", name=f"score {value.name}", value=shown)
     if not record.is_passed:
         kind = "failure" if record.is_valid else "error"
         reasons = [catalog.translate(reason) for reason in record.score.reasons]

@@ -27,6 +27,7 @@ from lhkit.harness.views.tables import (
     divergence_line,
     pass_rates,
     shortened_list,
+    tool_rates,
 )
 
 MAX_CHARS: Final = 65_000
@@ -134,6 +135,8 @@ def _head_lines(
         yield from _block(printable("\n".join([*sentences, *more])))
         yield ""
     yield from table_lines(pass_rates(summary, catalog, criteria=run.criteria))
+    if by_tool := tool_rates(summary, catalog):
+        yield from table_lines(by_tool)
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:

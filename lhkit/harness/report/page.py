@@ -20,7 +20,7 @@ from lhkit.harness.report.charts import Picture, picture
 from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results.history import History
 from lhkit.harness.results.results import Run
-from lhkit.harness.views.html import NO_AC, asset, failures_first, render
+from lhkit.harness.views.html import NO_AC, asset, failed_samples_first, render
 from lhkit.harness.views.tables import (
     Table,
     claim_table,
@@ -29,6 +29,7 @@ from lhkit.harness.views.tables import (
     gate_table,
     group_rates,
     latency_table,
+    own_score_table,
     pass_rates,
     score_table,
     violation_table,
@@ -89,7 +90,7 @@ def html_page(
             _sections(run, summary, catalog, comparison, is_decided=findings is not None)
         ),
         choices=_filter_choices(run, summary, catalog),
-        samples=failures_first(run.records),
+        samples=failed_samples_first(run.samples),
         metadata=run_metadata(run, summary, catalog),
     )
 
@@ -135,6 +136,9 @@ def _sections(
         gate_table(summary, catalog),
         groups=group_rates(summary, catalog),
     )
+    if (own := own_score_table(summary, catalog)) is not None:
+        chart = charts.own_scores(run, locale=locale)
+        yield section("own_scores", own, chart=chart)
     if comparison is not None:
         yield section(
             "flips",

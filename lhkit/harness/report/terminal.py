@@ -1,5 +1,6 @@
 """Render runs, comparisons and suites in the terminal, in 100 columns and also without colour."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from lhkit.harness.views.tables import (
     matrix_table,
     pass_rates,
     shortened_list,
+    tool_rates,
 )
 
 if TYPE_CHECKING:
@@ -39,9 +41,13 @@ _SHOWN_CHARS = 160
 def run_view(run: Run, catalog: Catalog, *, details: bool) -> RenderableType:
     """Return the figures that decide, or with `details` all of them; print it with `soft_wrap`."""
     summary = run.summary()
-    if details:
-        return summary_view(summary, catalog, criteria=run.criteria)
-    return key_view(summary, catalog)
+    view = (
+        summary_view(summary, catalog, criteria=run.criteria)
+        if details
+        else key_view(summary, catalog)
+    )
+    by_tool = tool_rates(summary, catalog)
+    return view if by_tool is None else Group(view, table_view(by_tool))
 
 
 def key_view(summary: Summary, catalog: Catalog) -> RenderableType:
@@ -59,13 +65,16 @@ def summary_view(summary: Summary, catalog: Catalog, *, criteria: "Criteria") ->
 
 
 def comparison_view(
-    comparison: Comparison, catalog: Catalog, *, has_outcome: bool = True
+    comparison: Comparison, catalog: Catalog, *, has_outcome: bool = True, is_whole: bool = False
 ) -> RenderableType:
-    """Return the table of a comparison, the flips with both conversations, and the outcome."""
+    """Return the table of a comparison, the flips with both conversations, and the outcome.
+
+    Lines of conversations are cut, and only first reasons shown, unless `is_whole`.
+    """
     outcome = Text(printable(comparison_sentence(comparison, catalog)), style="bold")
     return Group(
         table_view(comparison_table(comparison, catalog), width=WIDTH),
-        *(Text(printable(line)) for line in _flips(comparison, catalog)),
+        *(Text(printable(line)) for line in _flips(comparison, catalog, is_whole)),
         *([outcome] if has_outcome else []),
     )
 
@@ -102,7 +111,7 @@ def table_view(table: Table, *, width: int | None = None, title: str = "") -> Re
     return rich
 
 
-def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+def _flips(comparison: Comparison, catalog: Catalog, is_whole: bool) -> Iterator[str]:
     """Yield the pairs whose verdicts differ by scenario, regressions first."""
     for key, pairs in comparison.flips.items():
         yield catalog.text(f"compare.{key}", count=len(pairs))
@@ -112,20 +121,21 @@ def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
         shown = list(by_scenario.values())[:_SHOWN_FLIPS]
         for repeats in shown:
             yield "  " + shortened_list([str(pair.sample_id) for pair in repeats])
-            yield from _flip(repeats[0], comparison, catalog)
+            yield from _flip(repeats[0], comparison, catalog, is_whole)
         if more := len(pairs) - sum(map(len, shown)):
             yield "  " + catalog.text("compare.more", count=more)
 
 
-def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+def _flip(pair: Pair, comparison: Comparison, catalog: Catalog, is_whole: bool) -> Iterator[str]:
     """Yield the first divergence of a pair, and both conversations."""
     if divergence := first_divergence(pair.a, pair.b):
         yield f"    {divergence_line(divergence, catalog)}"
         yield f"      {comparison.name_a} · {divergence.a}"
         yield f"      {comparison.name_b} · {divergence.b}"
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
-        reasons = [catalog.translate(reason) for reason in record.score.reasons[:1]]
+        shown = record.score.reasons[: None if is_whole else 1]
+        why = "; ".join(catalog.translate(reason) for reason in shown)
         verdict = catalog.text(f"report.verdict.{record.score.verdict}")
-        yield "    " + " · ".join([name, verdict, *reasons])
+        yield "    " + " · ".join(filter(None, [name, verdict, why]))
         for line in short_lines(record, catalog):
-            yield f"      {one_line(line, max_chars=_SHOWN_CHARS)}"
+            yield f"      {one_line(line, max_chars=sys.maxsize if is_whole else _SHOWN_CHARS)}"

@@ -13,6 +13,7 @@ from statistics import median_low
 from lhkit.base.errors import UsageError
 from lhkit.harness.figures.pairs import Arm, Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.figures.rates import ALPHA
+from lhkit.harness.figures.score_figures import score_changes
 from lhkit.harness.records.manifest import manifest_changes
 from lhkit.harness.records.record import SampleRecord, Severity, Vote
 from lhkit.harness.results.results import Run
@@ -77,6 +78,12 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
         people=_votes(pairs),
+        scores=score_changes(
+            paired,
+            run_a.score_records,
+            run_b.score_records,
+            p_value=sign_flip(differences),
+        ),
         selection_a=run_a.manifest.selection,
         selection_b=run_b.manifest.selection,
         margin=margin,
@@ -129,6 +136,16 @@ def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
     corrected = {frozenset(at): p for at, p in zip(places, holm(p_values), strict=True)}
     summaries = [run.summary() for _, run in runs]
     best = max(range(len(runs)), key=lambda arm: summaries[arm].total.pass_rate or 0.0)
+
+    def is_powerless(arm: int) -> bool:
+        """Return whether an arm that failed everything would not be separated from the best."""
+        losses: Counter[str] = Counter()
+        for sample in verdicts[arm].keys() & verdicts[best].keys():
+            losses[sample.scenario] -= verdicts[best][sample]
+        at = places.index((min(arm, best), max(arm, best)))
+        worst = [*p_values[:at], sign_flip(losses.values()), *p_values[at + 1 :]]
+        return holm(worst)[at] >= ALPHA
+
     return tuple(
         Arm(
             name=name,
@@ -136,6 +153,7 @@ def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
             comparison=compare(runs[0][1], run) if number else None,
             p_first=corrected.get(frozenset({0, number})),
             p_best=corrected.get(frozenset({best, number})),
+            is_powerless=number != best and is_powerless(number),
         )
         for number, ((name, run), summary) in enumerate(zip(runs, summaries, strict=True))
     )

@@ -7,6 +7,7 @@ and left out; where there are only parts, those of the newest part are shown.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,19 @@ from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.base.text import NOTHING, part_of
 from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.frames import Column, data_frame
-from lhkit.harness.figures.metrics import Summary
+from lhkit.harness.figures.metrics import ScoreFigure, Summary
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import parse_moment
 from lhkit.harness.records.store import RECORDS
 from lhkit.harness.results.results import Run
+from lhkit.harness.views.scores import figure_text
 from lhkit.harness.views.tables import Cell, Table, interval_text, selection_line, shortened_list
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _COMMIT_CHARS = 8
+_SHOWN_SCORES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +196,21 @@ class History:
 
     @property
     def frame(self) -> "pd.DataFrame":
-        """One row per run, oldest first; see `HISTORY` for the columns."""
-        return data_frame(HISTORY, self.points)
+        """One row per run, oldest first; see `HISTORY` for the columns.
+
+        Each score of a run is a further column, such as `score polite`: its rate or mean.
+        """
+        scores = (
+            Column(f"score {name}", "float64", partial(_score_value, name), "rate or mean")
+            for name in self.score_names
+        )
+        return data_frame((*HISTORY, *scores), self.points)
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The names of the scores that a run has."""
+        figures = (figure for point in self.points for figure in point.summary.scores)
+        return tuple(dict.fromkeys(figure.name for figure in figures))
 
     def table(self, catalog: Catalog) -> Table:
         """Return one row per run, newest first, and notes on what is left out."""
@@ -202,10 +218,17 @@ class History:
         rates = ("pass_interval", "violations")
         keys = [*(f"history.{name}" for name in names), *(f"table.{name}" for name in rates)]
         keys += ["history.turn"]
+        shown = self.score_names[:_SHOWN_SCORES]
         return Table(
             title=catalog.text("history.title"),
-            columns=tuple(Cell(catalog.text(key)) for key in keys),
-            rows=tuple(_row(point, catalog) for point in reversed(self.points)),
+            columns=(
+                *(Cell(catalog.text(key)) for key in keys),
+                *(Cell(name, "code") for name in shown),
+            ),
+            rows=tuple(
+                (*_row(point, catalog), *(_score_cell(point, name, catalog) for name in shown))
+                for point in reversed(self.points)
+            ),
             notes=tuple(self._notes(catalog)),
         )
 
@@ -225,6 +248,8 @@ class History:
         for name, count in {"other_suites": self.other_suites, "partial": self.partial}.items():
             if count:
                 yield catalog.text(f"history.{name}", count=count)
+        if more := self.score_names[_SHOWN_SCORES:]:
+            yield catalog.text("history.more_scores", names=shortened_list(more))
         if self.unreadable:
             names = shortened_list([folder.name for folder in self.unreadable])
             yield catalog.text("history.unreadable", count=len(self.unreadable), names=names)
@@ -272,6 +297,20 @@ def _zone(moment: datetime) -> str:
     """Return the offset of a time from UTC, such as UTC+09:00; empty if unknown."""
     zone = moment.isoformat()[len(moment.replace(tzinfo=None).isoformat()) :]
     return f"UTC{zone}" if zone else ""
+
+
+def _figure(point: HistoryPoint, name: str) -> ScoreFigure | None:
+    return next((figure for figure in point.summary.scores if figure.name == name), None)
+
+
+def _score_value(name: str, point: HistoryPoint) -> float | None:
+    figure = _figure(point, name)
+    return None if figure is None else figure.value
+
+
+def _score_cell(point: HistoryPoint, name: str, catalog: Catalog) -> Cell:
+    figure = _figure(point, name)
+    return Cell(NOTHING if figure is None else figure_text(figure, catalog))
 
 
 def _row(point: HistoryPoint, catalog: Catalog) -> tuple[Cell, ...]:

@@ -15,17 +15,21 @@ from lhkit.harness.figures.frames import (
     calls_frame,
     latency_frame,
     scenarios_frame,
+    scores_frame,
     turns_frame,
     violations_frame,
 )
-from lhkit.harness.figures.metrics import Summary, summarise
+from lhkit.harness.figures.metrics import ScoreFigure, Summary, summarise
+from lhkit.harness.figures.score_figures import score_figures
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.records.resume import SampleHashes, select_records
+from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.records.store import (
     RECORDS,
     read_manifest,
     read_records,
+    scored_records,
     select_scenarios,
     stored_records,
 )
@@ -35,7 +39,7 @@ from lhkit.harness.scenarios.scenario_filter import FilterOverrides, ScenarioFil
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lhkit.harness.views.html import SampleView
+    from lhkit.harness.views.sample import Sample
     from lhkit.toolset import Criteria
 
 _DEFAULT_PARENT = Path("runs")
@@ -64,6 +68,7 @@ class Run:
         name: the name of the folder.
         folder: the folder; None if the run is only in memory.
         skipped: samples that could not be rescored, with the reason (see `rescore`).
+        score_records: the results of the user's scores; `scores` is their data frame.
     """
 
     records: Sequence[SampleRecord]
@@ -72,6 +77,7 @@ class Run:
     name: str = ""
     folder: Path | None = None
     skipped: Mapping[SampleId, str] = field(default_factory=dict)
+    score_records: tuple[ScoreRecord, ...] = ()
 
     @classmethod
     def load(cls, folder: Path | str, *, keep_records: bool = True) -> "Run":
@@ -103,7 +109,14 @@ class Run:
             if keep_records
             else stored_records(path, hashes)
         )
-        return cls(records=records, manifest=manifest, name=path.resolve().name, folder=path)
+        records, scores = scored_records(path, manifest, records)
+        return cls(
+            records=records,
+            manifest=manifest,
+            name=path.resolve().name,
+            folder=path,
+            score_records=scores,
+        )
 
     @property
     def toolset(self) -> str:
@@ -129,7 +142,15 @@ class Run:
             time_breakdown=self.manifest.time_breakdown(),
             selection=self.manifest.selection,
             user=self.manifest.simulated_user,
+            scores=self.score_figures(),
         )
+
+    def score_figures(self) -> tuple[ScoreFigure, ...]:
+        """Return rate or mean of each score, with its interval."""
+        if not self.score_records:
+            return ()
+        valid = {record.sample_id for record in self.records if record.is_valid}
+        return score_figures(valid, self.score_records)
 
     def select(self, **filters: Unpack[FilterOverrides]) -> "Run":
         """Return the part of the run with selected scenarios.
@@ -163,6 +184,9 @@ class Run:
             self,
             records=tuple(each for each in self.records if each.sample_id.scenario in ids),
             manifest=self.manifest.model_copy(update=part),
+            score_records=tuple(
+                each for each in self.score_records if each.sample_id.scenario in ids
+            ),
         )
 
     @property
@@ -190,18 +214,49 @@ class Run:
         """One row per request; see `lhkit.harness.figures.frames.LATENCY` for the columns."""
         return latency_frame(self.records)
 
-    def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> "SampleView":
-        """Return one sample for display; `repeat` and `wording` count from 0.
+    @property
+    def scores(self) -> "pd.DataFrame":
+        """One row per value of a score; see `lhkit.harness.figures.frames.SCORES`."""
+        return scores_frame(self.records, self.score_records)
+
+    @property
+    def samples(self) -> "tuple[Sample, ...]":
+        """The samples, in the order of `records`, each with its scores."""
+        from lhkit.harness.views.sample import Sample  # builds on the HTML templates
+
+        results = self.results_by_sample()
+        return tuple(
+            Sample.of(record, scores=results.get(record.sample_id, ())) for record in self.records
+        )
+
+    def results_by_sample(self) -> Mapping[SampleId, Sequence[ScoreRecord]]:
+        """Return the results of scores of each sample that has any."""
+        results: dict[SampleId, list[ScoreRecord]] = {}
+        for result in self.score_records:
+            results.setdefault(result.sample_id, []).append(result)
+        return results
+
+    def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> "Sample":
+        """Return one sample; `repeat` and `wording` count from 0.
 
         Raises:
             UsageError: the run has no such sample; the message names some that it has.
         """
+        from lhkit.harness.views.sample import Sample
+
+        record = self.record(scenario, repeat, wording)
+        return Sample.of(record, scores=self.score_records)
+
+    def record(self, scenario: str, repeat: int = 0, wording: int = 0) -> SampleRecord:
+        """Return the record of one sample, whose format may change with any version.
+
+        Raises:
+            UsageError: as `sample`.
+        """
         sample_id = SampleId(scenario=scenario, repeat=repeat, wording=wording)
         for record in self.records:
             if record.sample_id == sample_id:
-                from lhkit.harness.views.html import SampleView
-
-                return SampleView(record)
+                return record
         names = sorted({record.sample_id.scenario for record in self.records})[:5]
         raise UsageError(
             f"The run has no sample {scenario!r} with repeat {repeat} and wording {wording}. "
@@ -212,7 +267,7 @@ class Run:
         """Return the summary and the samples as HTML, failures first."""
         from lhkit.harness.views.html import run_html
 
-        return run_html(self.records, self.summary(), criteria=self.criteria, name=self.name)
+        return run_html(self.samples, self.summary(), criteria=self.criteria, name=self.name)
 
     def __repr__(self) -> str:
         verdicts = Counter(record.score.verdict for record in self.records)

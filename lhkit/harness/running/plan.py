@@ -171,11 +171,13 @@ class Plan:
             scenarios[name], hashes[name] = planned.scenario_sha256, list(planned.hashes)
             if planned.contexts_sha256:
                 contexts[name] = planned.contexts_sha256
-        scenario_tools = {
-            planned.scenario.id: [tool["name"] for tool in planned.prompt.tools]
-            for planned in self.scenarios
-            if len(planned.prompt.tools) < len(tools[planned.scenario.locale])
-        }
+        scenario_tools: dict[str, list[Any]] = {}
+        for planned in self.scenarios:
+            known = tools[planned.scenario.locale]
+            specs = planned.prompt.tools
+            listed = [t["name"] if known[t["name"]] == t else t for t in specs]
+            if listed != list(known):
+                scenario_tools[planned.scenario.id] = listed
         more: dict[str, Any] = {"tools": scenario_tools} if scenario_tools else {}
         if self.code_sha256:
             more["code_sha256"] = self.code_sha256

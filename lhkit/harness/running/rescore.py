@@ -55,6 +55,9 @@ def rescore(
 ) -> Run:
     """Score the records of a run again, with today's scenarios and scorers.
 
+    The scores of the user (see `score`) are not carried over, nor are the verdicts of their checks:
+    `add_scores` computes them for the new records.
+
     Args:
         run: a run, or its folder; neither is changed.
         scenarios: the scenarios with today's expectations.
@@ -77,7 +80,7 @@ def rescore(
     }
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
-    for record in old.records:
+    for record in (each.unchecked for each in old.records):
         scenario = by_name.get(record.sample_id.name)
         try:
             rescored = _rescore_record(record, scenario, toolset, manifest)
@@ -98,6 +101,7 @@ def rescore(
         },
         "rescored_from": old.name,
         "rescored_with": versions(),
+        "scores": {},  # they were of other records
     }
     criteria = used_criteria(toolset, [by_name[name] for name in names])
     if criteria or manifest.criteria:
@@ -108,6 +112,7 @@ def rescore(
         folder=None,
         kept=len(records),
         skipped=skipped,
+        score_records=(),
         manifest=manifest.model_copy(update=changed),
     )
 

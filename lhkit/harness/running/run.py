@@ -59,6 +59,8 @@ from lhkit.harness.running.plan import ModelSource, Plan, PlannedSample, run_clo
 from lhkit.harness.running.prepared import PreparedRun, choose_scenarios, prepare_run
 from lhkit.harness.running.run_options import RunOptions, RunOverrides
 from lhkit.harness.running.sample import SampleContext, run_planned_sample, sample_record, warm_up
+from lhkit.harness.running.score_run import rebuilt_states, score_run
+from lhkit.harness.running.scores import load_scores
 from lhkit.harness.scenarios.assignment import FEW, load_solver
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import Scenario
@@ -241,6 +243,7 @@ async def run_prepared(
         option = "keep_records=False" if runner is None else "runner"
         raise UsageError(f"{option} requires run_dir: the records are stored there.")
     wall = WallClock(asyncio.get_running_loop().time)  # real time, even if `clock` is a recording's
+    scores = load_scores(options.scores, prepared.toolset)  # before the model works
     plan = prepared.plan(model)
     expected = (turn.expect for planned in plan.scenarios for turn in planned.scenario.turns)
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
@@ -268,7 +271,7 @@ async def run_prepared(
             clock=clock or run_clock(model, concurrency=concurrency),
             sleep=sleep,
         )
-        return await _run_plan(
+        run = await _run_plan(
             plan,
             execution,
             prepared.chosen.selection,
@@ -277,6 +280,19 @@ async def run_prepared(
             progress=progress,
             on_resume=on_resume,
         )
+    return await score_prepared(run, prepared, progress=progress) if scores else run
+
+
+async def score_prepared(run: Run, prepared: PreparedRun, *, progress: bool = False) -> Run:
+    """Return a run with the scores of its toolset and options; only missing ones are computed.
+
+    Raises:
+        UsageError: a score is invalid.
+        RunError: the folder cannot be written.
+    """
+    scores = load_scores(prepared.options.scores, prepared.toolset)
+    states = rebuilt_states(prepared.chosen.scenarios, prepared.toolset)
+    return await score_run(run, scores, states=states, progress=progress)
 
 
 def new_execution(

@@ -3,7 +3,7 @@
 A value and its limits, nothing else: light enough for the help of a command.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class RunOptions(ScenarioFilter):
     """Whether to store the text of prompts, not only their hash."""
     keep_states: bool = False
     """Whether to store the initial and final states, not only the changes."""
+    scores: tuple[Any, ...] = ()
+    """Scores of the user, or their references, besides those of the toolset (see `scores`)."""
 
     def derive(self, **changes: Any) -> "RunOptions":
         """Return these options, without those of a subclass, with other values.
@@ -92,3 +94,4 @@ class RunOverrides(FilterOverrides, total=False):
     max_tokens: int | None
     keep_prompts: bool
     keep_states: bool
+    scores: Sequence[Any]

@@ -64,12 +64,13 @@ class Arms(_Table):
 class Suite(RunOptions):
     """One suite: the options of its arms, and the axes that vary some of them.
 
-    Files in `scenarios` and `toolset` are relative to the suite's folder.
+    Files in `scenarios`, `toolset` and `scores` are relative to the suite's folder.
     """
 
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
     fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
     max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
+    scores: tuple[str, ...] = ()
     arms: Arms = Arms()
     prompts: Mapping[str, Mapping[str, str | PromptFile]] = Field(default_factory=dict)
 
@@ -139,6 +140,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     if not any(is_named):
         is_named[0] = True
     toolset = reference_from(folder, suite.toolset)
+    scores = [reference_from(folder, score) for score in suite.scores]
     arms: dict[str, Arm] = {}
     for model, runtime, dialect, constraint, prompt, stress, user in product(models, *rest):
         served = ServedModel(name=model) if isinstance(model, str) else model
@@ -158,6 +160,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         texts = {loc: _text(text, folder) for loc, text in suite.prompts.get(prompt, {}).items()}
         options = suite.derive(
             toolset=toolset,
+            scores=scores,
             model=served.name,
             base_url=suite.base_url if served.base_url is None else served.base_url,
             runtime=runtime,

@@ -247,6 +247,9 @@ class ReferenceCall(StrictModel):
         description="Arguments as the model gives them; `{date: today+1d}` is the day that it "
         "means.",
     )
+    parallel: bool = Field(
+        default=False, description="It is in the same message as the call before it."
+    )
 
 
 class Reference(StrictModel):
@@ -254,7 +257,11 @@ class Reference(StrictModel):
 
     say: str | None = Field(default=None, description="The reply.")
     calls: Many[ReferenceCall] | None = Field(
-        default=None, description="The calls, one a model turn."
+        default=None, description="The calls, one a message unless they are `parallel`."
+    )
+    recorded: bool = Field(
+        default=False,
+        description="This is what a data set has: samples with exactly these calls are counted.",
     )
 
 

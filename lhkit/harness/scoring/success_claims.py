@@ -8,10 +8,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from lhkit.chat.claims import success_phrases
-from lhkit.harness.records.record import FalseClaim, Trajectory
+from lhkit.chat.truth import ClaimGuess
+from lhkit.conversation.messages import (
+    ClaimReason,
+    FalseReplyClaim,
+    Message,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.conversation.tool_results import result_to_dict
+from lhkit.harness.records.record import CallRecord, FalseClaim, Trajectory
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.claim_model import History, shipped_model
 from lhkit.harness.scoring.violations import ids_of
+from lhkit.tools.registry import ToolRegistry
 
 
 def find_false_claims(
@@ -63,6 +73,40 @@ def find_false_claims(
     return tuple(flags), tuple(reasons)
 
 
+def guess_false_claim(registry: ToolRegistry) -> ClaimGuess:
+    """Return a function that flags replies of a chat with these tools by the classifier."""
+
+    def guess(reply: str, messages: Sequence[Message]) -> FalseReplyClaim | None:
+        history, turn = History(), -1
+        destructive = registry.destructive
+        calls = [message for message in messages if isinstance(message, ToolCallMessage)]
+        ids = {value for call in calls for _, value in ids_of(CallRecord.of(call))}
+        titles = _titles([result_to_dict(call.result) for call in calls], ids)
+        for message in messages:
+            if isinstance(message, UserMessage):
+                turn += 1
+                history.add_message(message.text)
+            elif isinstance(message, ToolCallMessage) and message.outcome is not None:
+                history.add_call(
+                    message.name,
+                    message.outcome.code,
+                    message.effective_args,
+                    writes=message.name in destructive,
+                    turn=turn,
+                    names=[
+                        titles[value]
+                        for _, value in ids_of(CallRecord.of(message))
+                        if value in titles
+                    ],
+                )
+        flag = shipped_model().flag(reply, history)
+        if flag is None:
+            return None
+        return FalseReplyClaim(words=flag[0], reason=ClaimReason.NOTHING, is_guess=True)
+
+    return guess
+
+
 def _titles(plain: Any, wanted: Collection[str]) -> dict[str, str]:
     """Return the titles of the rows with a wanted id, by id; the last one wins."""
     return {
@@ -108,9 +152,9 @@ def find_success_phrase(
     Raises:
         UsageError: a pattern takes too long.
     """
-    for phrase, tools in success_phrases(reply, claims):
-        if any_write or not _may_be_true(tools, history):
-            return phrase
+    for phrase in success_phrases(reply, claims):
+        if any_write or not _may_be_true(phrase.tools, history):
+            return phrase.words
     return None
 
 

@@ -33,7 +33,9 @@ from lhkit.harness.records.record import (
 )
 from lhkit.harness.scenarios.assignment import Problem, assign, require_few_pairs
 from lhkit.harness.scenarios.matchers import alternatives, parse_row
+from lhkit.harness.scenarios.relative_dates import resolve_dates
 from lhkit.harness.scenarios.scenario import Before, ExpectedCall, Scenario, Turn
+from lhkit.harness.scenarios.values import hashable_form
 from lhkit.harness.scoring.matching import (
     WHOLE,
     ActualCall,
@@ -149,7 +151,8 @@ def judge(
             )
             turn_reasons += [*turn_state.missing, *turn_state.unlisted]
         reasons += [f"turn {t}: {reason}" for reason in turn_reasons]
-        scores.append(_score(script, record, matches[t], passed=not turn_reasons))
+        exact = _is_exact(script, record, today)
+        scores.append(_score(script, record, matches[t], passed=not turn_reasons, exact=exact))
         before = after
     state = _check_final_state(scenario, trajectory, today, row_keys)
     replies = REPLY_BORDER.join(turn.reply for turn in trajectory.turns)
@@ -318,7 +321,24 @@ def match_results(
     return [(i, *results[j][:2]) for i, j in assign(problem)]
 
 
-def _score(script: Turn, turn: TurnRecord, match: MatchResult, *, passed: bool) -> TurnScore:
+def _is_exact(script: Turn, turn: TurnRecord, today: date | None) -> bool | None:
+    """Return whether the calls of a turn are the recorded ones; None if none were recorded."""
+    if not script.gold.recorded:
+        return None
+    calls = script.gold.calls or ()
+    expected = [(call.tool, resolve_dates(dict(call.args), today)) for call in calls]
+    forms = (
+        [(tool, hashable_form(args)) for tool, args in expected],
+        [(call.tool, hashable_form(call.raw_args)) for call in turn.calls],
+    )
+    if script.expect.order == "strict":
+        return forms[0] == forms[1]
+    return Counter(forms[0]) == Counter(forms[1])
+
+
+def _score(
+    script: Turn, turn: TurnRecord, match: MatchResult, *, passed: bool, exact: bool | None
+) -> TurnScore:
     required = {i for i, call in enumerate(script.expect.calls) if not call.optional}
     right = {i: j for i, j in match.right if i in required}
     repaired = _repaired_calls(turn)
@@ -332,6 +352,7 @@ def _score(script: Turn, turn: TurnRecord, match: MatchResult, *, passed: bool) 
         calls=_call_scores(script.expect.calls, turn.calls, match),
         strict_right_calls=sum(j not in repaired for j in right.values()),
         strict_passed=passed and not repaired,
+        exact=exact,
     )
 
 

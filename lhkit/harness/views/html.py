@@ -7,10 +7,9 @@ language of the user.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lhkit.base.errors import importing
 from lhkit.base.locales import Catalog
@@ -19,7 +18,9 @@ from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.records.record import SampleRecord, TurnRecord, Verdict
+from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.records.transcript import transcript_parts
+from lhkit.harness.views.scores import result_lines
 from lhkit.harness.views.tables import (
     Table,
     claim_table,
@@ -50,39 +51,35 @@ _SHOWN_FLIPS = 15
 _ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.PASS)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SampleView:
-    """One sample of a run, displayed in a notebook."""
+class ShownSample(Protocol):
+    """What is shown of a `Sample`."""
 
-    record: SampleRecord
+    @property
+    def _record(self) -> SampleRecord: ...
 
-    def _repr_html_(self) -> str:
-        """Return the transcript of the sample."""
-        return str(_macros(user_catalog()).cell_of_sample(self.record))
+    @property
+    def scores(self) -> Sequence[ScoreRecord]:
+        """The results of its scores."""
 
-    def __repr__(self) -> str:
-        record = self.record
-        name = str(record.sample_id)
-        lines = (
-            f"Sample({name}: {', '.join(filter(None, (record.ac, record.score.verdict)))})",
-            *record.score.reasons,
-        )
-        return "\n  ".join(lines)
+
+def sample_html(sample: ShownSample) -> str:
+    """Return the transcript of a sample, with the results of its scores."""
+    return str(_macros(user_catalog()).cell_of_sample(sample))
 
 
 def run_html(
-    records: Sequence[SampleRecord], summary: Summary, *, criteria: "Criteria", name: str
+    samples: Sequence[ShownSample], summary: Summary, *, criteria: "Criteria", name: str
 ) -> str:
     """Return the figures that decide, the samples of a run, failures first, and folded tables.
 
     Args:
-        records: the samples.
+        samples: the samples.
         summary: their metrics.
         criteria: the toolset's texts of the criteria (see `Run.criteria`).
         name: the name of the run; by default the names of its models.
     """
     catalog = user_catalog()
-    samples = failures_first(records)[:_SHOWN_SAMPLES]
+    shown = failed_samples_first(samples)[:_SHOWN_SAMPLES]
     title = name or ", ".join(identity.model for identity in summary.models)
     tables = (
         pass_rates(summary, catalog, criteria=criteria),
@@ -95,8 +92,8 @@ def run_html(
             summary,
             key_figures(summary, catalog),
             [table for table in tables if table is not None],
-            samples,
-            len(records) - len(samples),
+            shown,
+            len(samples) - len(shown),
         )
     )
 
@@ -115,10 +112,16 @@ def table_html(table: Table, catalog: Catalog) -> str:
 
 def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
     """Return records with violations that occurred first, then failed, invalid, passed ones."""
-    return sorted(
-        records,
-        key=lambda r: (not r.score.has_occurred, _ORDER.index(r.score.verdict)),
-    )
+    return sorted(records, key=_rank)
+
+
+def failed_samples_first(samples: Iterable[ShownSample]) -> list[ShownSample]:
+    """Return samples in the order of `failures_first`."""
+    return sorted(samples, key=lambda sample: _rank(sample._record))
+
+
+def _rank(record: SampleRecord) -> tuple[bool, int]:
+    return not record.score.has_occurred, _ORDER.index(record.score.verdict)
 
 
 def render(template: str, catalog: Catalog, **values: Any) -> str:
@@ -147,6 +150,7 @@ def _context(catalog: Catalog) -> dict[str, Any]:
         "seconds": catalog.seconds,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
+        "score_lines": partial(result_lines, catalog=catalog),
         "transcript_parts": partial(transcript_parts, catalog=catalog),
         "severity_mark": partial(severity_mark, catalog=catalog),
     }

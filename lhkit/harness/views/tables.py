@@ -32,6 +32,7 @@ from lhkit.harness.records.wall_clock import TimeBreakdown
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring import claim_card
+from lhkit.harness.views.scores import change_cells, change_notes, figure_lines, own_score_rows
 from lhkit.models.families import UNFIT, unfit_values
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _CLAIM_CHARS = 160
 _SHOWN_CLAIMS = 5
 _LISTED_CLAIMS = 200
 _SHOWN_NAMES = 5
+_SHOWN_TOOLS = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ def _columns(catalog: Catalog, *names: str) -> tuple[Cell, ...]:
 def key_figures(summary: Summary, catalog: Catalog) -> Table:
     """Return the figures that decide: passed, violations that occurred, p95 of a user turn.
 
-    Notes are figures that an option asked for, such as repeats, and warnings. `pass_rates` and the
-    other tables have all figures.
+    Notes are figures that were asked for, such as scores or repeats, and warnings. `pass_rates` and
+    the other tables have all figures.
     """
     return Table(
         title=catalog.text("report.key_figures"),
@@ -115,6 +117,7 @@ def _key_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     for model in summary.models:
         yield catalog.text("table.model_line", identity=_identity(model, catalog))
     yield from dialect_lines(summary.models, summary.read_calls, catalog)
+    yield from figure_lines(summary.scores, catalog)
     if summary.user != "script":
         yield confirm_line(summary, catalog)
         yield gate_line(summary, catalog)
@@ -170,6 +173,28 @@ def selection_line(selection: ScenarioSelection | None, catalog: Catalog) -> str
     return catalog.text("table.selection", taken=taken, total=total, left=total - taken, by=words)
 
 
+def own_score_table(summary: Summary, catalog: Catalog) -> Table | None:
+    """Return rate or mean of each of the user's scores; None without any."""
+    if not summary.scores:
+        return None
+    return Table(
+        title=catalog.text("report.own_scores"),
+        columns=_row(*(catalog.text(f"scores.{name}") for name in ("name", "value", "without"))),
+        rows=tuple(
+            _row(
+                _code(name),
+                Cell(value, rate=figure.value, interval=figure.interval)
+                if figure.is_rate
+                else value,
+                more,
+            )
+            for figure, (name, value, more) in zip(
+                summary.scores, own_score_rows(summary.scores, catalog), strict=True
+            )
+        ),
+    )
+
+
 def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
     """Return pass rates by expected tool, by language, by tag and by wording."""
     groups = {
@@ -193,6 +218,43 @@ def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
         )
         for key, tallies in groups.items()
         if tallies
+    )
+
+
+def tool_rates(summary: Summary, catalog: Catalog) -> Table | None:
+    """Return, by expected tool, the samples with exactly the recorded calls and the passed ones.
+
+    None unless every scenario was recorded, as those of `lhkit import calls`.
+    """
+    total = summary.total
+    if not total.exact.whole or total.exact.whole < total.valid or not total.counted_calls:
+        return None
+    tallies = sorted(summary.by_tool, key=lambda tally: -tally.valid)
+    shown = {tally.name for tally in tallies[:_SHOWN_TOOLS]}
+    more = len(tallies) - len(shown)
+    return Table(
+        title=catalog.text("report.by_tool"),
+        columns=_row(
+            *map(catalog.text, ("report.by_tool", "table.exact", "table.accepted_interval"))
+        ),
+        rows=tuple(
+            _exact_and_passed(
+                tally, _code(tally.name) if tally.name else catalog.text("report.no_call")
+            )
+            for tally in summary.by_tool
+            if tally.name in shown
+        ),
+        totals=(_exact_and_passed(total, catalog.text("table.total")),),
+        notes=(catalog.text("table.more", count=more),) if more else (),
+    )
+
+
+def _exact_and_passed(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
+    passed = f"{_aligned(tally.passed, tally.valid)}{interval_text(tally.interval)}"
+    return _row(
+        label,
+        _aligned(tally.exact.part, tally.exact.whole),
+        Cell(passed, rate=tally.pass_rate, interval=tally.interval),
     )
 
 
@@ -248,6 +310,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     for model in summary.models:
         yield text("table.model_line", identity=_identity(model, catalog))
     yield from dialect_lines(summary.models, summary.read_calls, catalog)
+    yield from figure_lines(summary.scores, catalog)
     for severity, codes in (("attempted", total.attempted), ("escaped", total.escaped)):
         yield text(f"table.{severity}_line", codes=_counts(codes) or text("table.none"))
     yield from _score_notes(total, catalog)
@@ -628,6 +691,8 @@ def _comparison_rows(comparison: Comparison, catalog: Catalog) -> Iterator[tuple
         preference = difference_text(votes.difference, votes.interval)
         test = f"{preference}, p {p_value(votes.p_value)}"
         yield _row(label, str(votes.preferred_a), str(votes.preferred_b), test)
+    for score in comparison.scores:
+        yield _row(*change_cells(score, catalog))
     for name in ("turn", "first_token", "call_ready"):
         ratio: Ratio | None = getattr(comparison, name)
         if ratio is not None:
@@ -650,6 +715,7 @@ def _comparison_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]
             names = shortened_list([str(sample) for sample in samples])
             text = "unvoted" if key == "invalid" and comparison.people else key
             yield catalog.text(f"compare.{text}", name=name, count=len(samples), samples=names)
+    yield from change_notes(comparison, catalog)
     for change in comparison.changes:
         if change.what != "scenario":
             yield change_text(change, catalog)
@@ -748,14 +814,18 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
     selection = selection_line(arms[0].summary.selection, catalog)
     pairs = len(arms) * (len(arms) - 1) // 2
     best = next((arm.name for arm in arms if arm.p_best is None), "")
-    equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
+    others = [arm for arm in arms if arm.p_best is not None]
+    equal = [arm.name for arm in others if (arm.p_best or 0.0) >= ALPHA and not arm.is_powerless]
+    unknown = [arm.name for arm in others if arm.is_powerless]
     notes = [catalog.text("matrix.caption", pairs=pairs)]
     for arm in arms:
         if part := selection_line(arm.summary.selection, catalog):
             notes.append(f"{arm.name}: {part}")
-    if len(arms) > 2:
+    if len(arms) > 2 and (equal or not unknown):
         key = "best" if equal else "best_alone"
         notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
+    if unknown:
+        notes.append(catalog.text("matrix.powerless", best=best, names=", ".join(unknown)))
     columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
     return Table(
         title=title,

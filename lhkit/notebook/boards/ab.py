@@ -21,7 +21,7 @@ from lhkit.harness.running.sessions import LiveSession
 from lhkit.models.base import ChatModel
 from lhkit.notebook.boards.board import Board, Press, stack_board
 from lhkit.notebook.boards.board_state import SIDES, ABState, Revealed, Stage, VoteChoice, blinded
-from lhkit.notebook.boards.board_view import ab_lines, ab_parts
+from lhkit.notebook.boards.board_view import ab_lines, ab_parts, ab_saved
 from lhkit.notebook.panel.confirm import ButtonConfirmGate
 from lhkit.notebook.panel.conversation import PanelConversation, with_store
 from lhkit.notebook.panel.loop import HomeLoop, PanelTasks
@@ -60,8 +60,10 @@ class _ModelChat:
         loop: HomeLoop,
         catalog: Catalog,
         now: Callable[[], datetime],
+        on_rest: Callable[[], None],
     ) -> None:
         self.model = model
+        self._on_rest = on_rest
         self._open_session, self._loop, self._catalog = open_session, loop, catalog
         self._live_session = open_session()
         self.recorder = ChatRecorder(folder, self._live_session, now=now, model=model.identity)
@@ -78,6 +80,7 @@ class _ModelChat:
             receive=lambda content: self.gate.take_message(content),  # noqa: PLW0108 - created below
             has_input=False,
             title=title,
+            on_rest=self._on_rest,
         )
         self.gate = ButtonConfirmGate(locale=self._catalog.locale, screen=self.screen)
         self.conversation = PanelConversation(
@@ -198,6 +201,7 @@ class ABPanel(Board[ABState]):
                 loop=loop,
                 catalog=catalog,
                 now=settings.now,
+                on_rest=self._saved.renew,
             )
             for model, folder in zip(models, folders, strict=True)
         ]
@@ -233,6 +237,9 @@ class ABPanel(Board[ABState]):
 
     def _parts(self) -> Sequence[str]:
         return ab_parts(self._state, self._catalog)
+
+    def _saved_parts(self) -> Sequence[str]:
+        return ab_saved(self._state, self.sides, self._catalog)
 
     async def send(self, text: str, *, answers: Iterable[Decision | bool] = ()) -> None:
         """Send a message to both models, and wait for both. Ignored while a turn runs.

@@ -12,8 +12,10 @@ import traitlets
 from lhkit.base.errors import LhkitError, error_text
 from lhkit.base.locales import Catalog
 from lhkit.notebook.boards.board_state import BoardState
+from lhkit.notebook.panel.front_end import SavedOutput
 from lhkit.notebook.panel.loop import HomeLoop
-from lhkit.notebook.panel.screen import STATIC, SafeWidget
+from lhkit.notebook.panel.saved import saved_lines, saved_page
+from lhkit.notebook.panel.screen import STATIC, SafeWidget, script
 from lhkit.notebook.panel.state import PanelNotice
 
 _log = logging.getLogger(__name__)
@@ -36,17 +38,27 @@ class Press:
 
 
 class BoardWidget(SafeWidget):
-    """The widget of a board; `press` is called with presses, on the loop."""
+    """The widget of a board; `press` is called with presses, on the loop.
 
-    _esm = STATIC / "board.js"
+    `on_ready` is called when a page shows it.
+    """
+
+    _esm = script("board.js")
     _css = STATIC / "panel.css"
 
     parts = traitlets.List(traitlets.Unicode()).tag(sync=True)
     labels = traitlets.Dict().tag(sync=True)
     locale = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(self, *, loop: HomeLoop, press: Callable[[Press], None], **options: Any) -> None:
-        self._press = press
+    def __init__(
+        self,
+        *,
+        loop: HomeLoop,
+        press: Callable[[Press], None],
+        on_ready: Callable[[], None],
+        **options: Any,
+    ) -> None:
+        self._press, self._on_ready = press, on_ready
         super().__init__(
             receive=lambda content: loop.call_soon(self.take_message, content), **options
         )
@@ -57,6 +69,7 @@ class BoardWidget(SafeWidget):
             case {"type": "ready"}:
                 self.send_state("parts")
                 self.send({"type": "here"})
+                self._on_ready()
             case {"type": "press", "press": str(name), "value": str(value), "fields": dict(fields)}:
                 texts = {str(key): text for key, text in fields.items() if isinstance(text, str)}
                 nulls = frozenset(str(key) for key, text in fields.items() if text is None)
@@ -72,11 +85,14 @@ class Board(ABC, Generic[StateT]):
     def __init__(self, state: StateT, *, loop: HomeLoop, catalog: Catalog, title: str) -> None:
         self._state = state
         self._catalog = catalog
+        self._title = title
+        self._saved = SavedOutput(self._copy, lambda content: self._board.send(content))  # noqa: PLW0108 - created below
         labels = {key: catalog.text(f"notebook.{key}") for key in ("waiting", "lost")}
         self._board = BoardWidget(
             loop=loop,
             name=self.__repr__,
             press=self._press,
+            on_ready=self._saved.resend,
             labels={**labels, "title": title},
             locale=catalog.locale,
         )
@@ -91,11 +107,20 @@ class Board(ABC, Generic[StateT]):
         """The ipywidget, for a layout of your own."""
         return self._board
 
+    def _ipython_display_(self) -> None:
+        self._saved.display(self.widget, f"{type(self).__name__}()")
+
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return self.widget._repr_mimebundle_(**options)
 
     def __repr__(self) -> str:
         return "\n  ".join([f"{type(self).__name__}()", *self._lines()])
+
+    def _copy(self) -> tuple[str, str]:
+        """Return what a notebook keeps of the board."""
+        note = self._catalog.text("notebook.saved", name=self._title)
+        html = saved_page(self._saved_parts(), self._catalog, note=note)
+        return html, saved_lines(repr(self).split("\n"), self._catalog)
 
     @abstractmethod
     def _lines(self) -> list[str]:
@@ -106,6 +131,10 @@ class Board(ABC, Generic[StateT]):
         """Return the HTML of the board, top to bottom; unchanged parts are equal texts."""
 
     @abstractmethod
+    def _saved_parts(self) -> Sequence[str]:
+        """Return the HTML of the board without buttons and fields."""
+
+    @abstractmethod
     def _handle(self, press: Press) -> None:
         """Handle a press; ignore unknown or currently impossible ones."""
 
@@ -113,6 +142,7 @@ class Board(ABC, Generic[StateT]):
         """Replace the state, and show it."""
         self._state = state
         self._board.parts = [str(part) for part in self._parts()]
+        self._saved.renew()
 
     def _update(self, **changes: Any) -> None:
         self._show(replace(self._state, **changes))

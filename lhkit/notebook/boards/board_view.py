@@ -3,8 +3,9 @@
 Foreign text is escaped, and its invisible characters are made visible.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from html import escape
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,7 +16,7 @@ from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import visible
 from lhkit.harness.chats.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.harness.records.record import CallRecord, SampleRecord
-from lhkit.harness.records.transcript import claim_mark, turn_truth_lines
+from lhkit.harness.records.transcript import turn_truth_lines
 from lhkit.notebook.boards.board_state import (
     SIDES,
     WITH_CALL,
@@ -27,6 +28,8 @@ from lhkit.notebook.boards.board_state import (
 )
 from lhkit.notebook.panel.markdown import escaped, to_html
 from lhkit.notebook.panel.render import FieldEntry, cut, field_html, opt_in_sentences, truth_html
+from lhkit.notebook.panel.saved import newest, saved_conversation
+from lhkit.notebook.panel.state import PanelState
 
 
 def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
@@ -43,26 +46,59 @@ def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
     )
 
 
+def ab_saved(state: ABState, sides: Sequence[PanelState], catalog: Catalog) -> tuple[str, ...]:
+    """Return both conversations and the vote without buttons; empty before the first message."""
+    talks = ["".join(saved_conversation(side, catalog)) for side in sides]
+    if not any(talks):
+        return ()
+    columns = "".join(
+        f"<section><h4>{escape(catalog.text(f'ab.{side}'))}</h4>{talk}</section>"
+        for side, talk in zip(SIDES, talks, strict=True)
+    )
+    notes = "".join(f"<p>{escape(line)}</p>" for line in ab_lines(state, catalog))
+    facts = _parts_in(catalog.locale).facts(_facts(state, catalog))
+    return (f'<div class="lhkit-both">{columns}</div>', notes, str(facts))
+
+
 def review_parts(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
     """Return the parts of a review board; unchanged parts are equal texts."""
     part = _parts_in(catalog.locale)
-    name = str(state.record.sample_id)
     fields = Markup("").join(_fields(state.form, catalog)) if state.form else ""
     compared = state.compared
     return (
         part.head(state, _counts(state, catalog)),
         *(
-            part.turn(
-                state,
-                turn,
-                [CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls))],
-                CallPlace(sample=name, turn=number),
-            )
-            for number, turn in enumerate(state.record.trajectory.turns)
+            _turn_part(state, number, catalog)
+            for number in range(len(state.record.trajectory.turns))
         ),
         part.judge(state),
         part.correction(state.form, state.schemas, fields),
         part.compared(compared, agreement_lines(compared, catalog)) if compared else "",
+    )
+
+
+def review_saved(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
+    """Return the current conversation with its labels, without buttons."""
+    part, compared = _parts_in(catalog.locale), state.compared
+    turns = newest(
+        range(len(state.record.trajectory.turns)),
+        lambda number: str(_turn_part(state, number, catalog)),
+        catalog,
+    )
+    return (
+        *(f"<p>{escape(line)}</p>" for line in review_lines(state, catalog)),
+        *turns,
+        str(part.compared(compared, agreement_lines(compared, catalog))) if compared else "",
+    )
+
+
+def _turn_part(state: ReviewState, number: int, catalog: Catalog) -> Any:
+    name, turn = str(state.record.sample_id), state.record.trajectory.turns[number]
+    return _parts_in(catalog.locale).turn(
+        state,
+        turn,
+        [CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls))],
+        CallPlace(sample=name, turn=number),
     )
 
 
@@ -85,7 +121,7 @@ def _parts_in(locale: str) -> Any:
         "markdown": lambda text: Markup(to_html(text)),  # noqa: S704 - escapes by itself
         "prose": lambda text: Markup(escaped(text, keep_emoji=True)),  # noqa: S704 - escaped
         "truth": lambda turn: Markup(  # noqa: S704 - escapes by itself
-            truth_html(turn_truth_lines(turn, catalog), claim_mark(turn, catalog))
+            truth_html(turn_truth_lines(turn, catalog), turn.claim, catalog)
         ),
         "typed": Markup.escape,
         "corrections": _corrections,
@@ -133,8 +169,7 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
 
 def _call_line(call: CallRecord, catalog: Catalog) -> str:
     edited = f"({catalog.text('confirm.edited')} {json_or_repr(call.edited)})"
-    args = call.effective_args if call.is_edited else call.raw_args
-    words = [call.tool, json_or_repr(args), edited if call.is_edited else ""]
+    words = [call.tool, json_or_repr(call.effective_args), edited if call.is_edited else ""]
     return " ".join(filter(None, [*words, "→", call.outcome, call.answer, call.reason]))
 
 

@@ -38,7 +38,7 @@ from lhkit.harness.results.results import Run
 from lhkit.harness.scenarios.loader import read_sources
 from lhkit.notebook.boards.board import Board, Press
 from lhkit.notebook.boards.board_state import WITH_CALL, WITH_WORDS, Correction, ReviewState
-from lhkit.notebook.boards.board_view import review_lines, review_parts
+from lhkit.notebook.boards.board_view import review_lines, review_parts, review_saved
 from lhkit.notebook.panel.loop import HomeLoop
 from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, load_toolset
@@ -112,6 +112,9 @@ class Review(Board[ReviewState]):
 
     def _parts(self) -> Sequence[str]:
         return review_parts(self._state, self._catalog)
+
+    def _saved_parts(self) -> Sequence[str]:
+        return review_saved(self._state, self._catalog)
 
     def judge(
         self,

@@ -14,6 +14,7 @@ from lhkit.confirm.gate import ConfirmGate
 from lhkit.conversation.events import ChatEvent
 from lhkit.conversation.messages import UserMessage
 from lhkit.harness.running.sessions import LiveSession
+from lhkit.harness.scoring.success_claims import guess_false_claim
 from lhkit.models.base import ChatModel
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import BareToolset, Toolset, assistant_of
@@ -72,6 +73,7 @@ class PanelConversation:
             catalog=self._catalog,
             transcript=transcript,
             watch=self.live_session.watch(),
+            guess=guess_false_claim(session.registry),
         )
         controller.subscribe(self._on_event)
         return controller

@@ -64,6 +64,60 @@ def show(widget: Any) -> None:
     display(widget)  # type: ignore[no-untyped-call]
 
 
+class SavedOutput:
+    """The copy of a panel in its notebook: an output below the widget, renewed in place.
+
+    A notebook file keeps no widget. The widget's own output stays untouched, because a page that
+    renews it builds the widget again, and the user would lose the focus and what they type.
+
+    Args:
+        content: returns the copy as HTML and as text.
+        send: sends a message to the pages that show the widget.
+    """
+
+    def __init__(
+        self, content: Callable[[], tuple[str, str]], send: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._content, self._send = content, send
+        self._handle: Any = None
+        self._model_id = ""
+        self._kept: tuple[str, str] | None = None
+
+    def display(self, widget: Any, name: str) -> None:
+        """Display a widget, which a viewer without it shows as `name`, and the copy below it."""
+        from IPython.display import DisplayHandle, display
+
+        view = widget._repr_mimebundle_()
+        data, metadata = view if isinstance(view, tuple) else (view, {})  # Colab reads metadata
+        shown = {**data, "text/plain": name}
+        display(shown, raw=True, metadata=metadata)  # type: ignore[no-untyped-call]
+        if self._handle is None:
+            self._handle = DisplayHandle()  # type: ignore[no-untyped-call]
+        self._model_id, self._kept = widget.model_id, self._content()
+        self._handle.display(_bundle(self._kept), raw=True)
+
+    def renew(self) -> None:
+        """Renew the copy wherever it was displayed, if it has changed."""
+        if self._kept is None or not in_kernel():
+            return
+        content = self._content()
+        if content != self._kept:
+            self._kept = content
+            self._handle.update(_bundle(content), raw=True)
+            self.resend()
+
+    def resend(self) -> None:
+        """Send the copy to the pages: one that was opened after the cell ran gets no update."""
+        if self._kept is not None:
+            data = _bundle(self._kept)
+            self._send({"type": "copy", "model_id": self._model_id, "data": data})
+
+
+def _bundle(content: tuple[str, str]) -> dict[str, str]:
+    html, text = content
+    return {"text/html": html, "text/plain": text}
+
+
 def _kernel() -> Any:
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell is not None else None

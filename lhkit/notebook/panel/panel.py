@@ -133,6 +133,9 @@ class ChatPanel:
         """The ipywidget, for a layout of your own."""
         return self._screen.widget
 
+    def _ipython_display_(self) -> None:
+        self._screen.display()
+
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return self._screen.widget._repr_mimebundle_(**options)
 

@@ -18,6 +18,7 @@ from lhkit.confirm.decision import changed_arguments
 from lhkit.confirm.form import FieldKind, Form, FormField, hint
 from lhkit.confirm.summary import pretty
 from lhkit.conversation.messages import (
+    FalseReplyClaim,
     ModelMessage,
     SystemMessage,
     ToolCallMessage,
@@ -131,17 +132,19 @@ def fragment(item: Item, catalog: Catalog) -> str:
             return _error(item, catalog)
         case TruthItem(calls=calls, claim=claim):
             lines = truth_lines(calls, catalog)
-            return truth_html(lines, "" if claim is None else claim_text(claim, catalog))
+            return truth_html(lines, claim, catalog)
         case OptInRequested():
             return _opt_in(item, catalog)
         case _:
             assert_never(item)
 
 
-def truth_html(lines: Sequence[TruthLine], claim: str) -> str:
+def truth_html(lines: Sequence[TruthLine], claim: FalseReplyClaim | None, catalog: Catalog) -> str:
     """Return the lines of truth under a reply, and the mark of a reply that contradicts them."""
     shown = [f'<div data-kind="{line.kind}">{escape(line.text)}</div>' for line in lines]
-    shown += [f'<div class="lhkit-claim" role="alert">{escape(claim)}</div>'] if claim else []
+    if claim is not None:
+        how = 'role="status" data-guess' if claim.is_guess else 'role="alert"'
+        shown.append(f'<div class="lhkit-claim" {how}>{escape(claim_text(claim, catalog))}</div>')
     return f'<div class="lhkit-truth">{"".join(shown)}</div>'
 
 
@@ -194,7 +197,7 @@ def _button(action: str, key: str, catalog: Catalog, css: str = "lhkit-mini") ->
 
 def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     outcome = item.outcome
-    state, words = _tool_status(outcome, catalog)
+    state, words = tool_status(outcome, catalog)
     handler_s = outcome.handler_s if outcome and outcome.ran else None
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escaped(item.name or "?")
@@ -219,7 +222,8 @@ def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     )
 
 
-def _tool_status(outcome: ToolCallOutcome | None, catalog: Catalog) -> tuple[str, str]:
+def tool_status(outcome: ToolCallOutcome | None, catalog: Catalog) -> tuple[str, str]:
+    """Return the state of a call, and its words."""
     if outcome is None:
         return "waiting", catalog.text("notebook.tool_waiting")
     match outcome.result:
@@ -266,7 +270,7 @@ def _settled(item: CardItem, catalog: Catalog) -> str:
     reason = f'<div class="lhkit-why">{escaped(item.reason)}</div>' if item.reason else ""
     outcome = escape(catalog.text(f"notebook.outcome_{item.outcome}"))
     return (
-        f'<div id="lhkit-s-{escape(item.card)}">{_changes(item, catalog)}'
+        f'<div id="lhkit-s-{escape(item.card)}">{changes_html(item, catalog)}'
         f'<pre class="lhkit-summary">{escaped(item.request.summary)}</pre></div>{reason}'
         f'<div class="lhkit-row"><span class="lhkit-outcome" role="status">{outcome}</span></div>'
     )
@@ -279,8 +283,9 @@ def _open_card(item: CardItem, catalog: Catalog) -> str:
     error = request.error or item.errors.get("", "")
     unseen = escape(catalog.text("confirm.unseen"))
     shown = "".join(f'<pre class="lhkit-summary">{_folded(text, catalog)}</pre>' for text in texts)
+    changes = changes_html(item, catalog)
     return (
-        f'<div id="lhkit-s-{card}">{_changes(item, catalog)}{shown}</div>{fields}{_alert(error)}'
+        f'<div id="lhkit-s-{card}">{changes}{shown}</div>{fields}{_alert(error)}'
         f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{unseen}</div>'
         f'<div class="lhkit-row"><span class="lhkit-outcome" role="status"></span>'
         f"{_why(catalog) if item.form is None else ''}{_card_buttons(item, catalog)}</div>"
@@ -301,7 +306,7 @@ def _why(catalog: Catalog) -> str:
     )
 
 
-def _changes(item: CardItem, catalog: Catalog) -> str:
+def changes_html(item: CardItem, catalog: Catalog) -> str:
     """Return the edited arguments, one per line; the new values follow in full."""
     old, new = item.proposed, item.request.args
     if old is None:

@@ -15,8 +15,10 @@ import traitlets
 from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import whole_unicode
 from lhkit.notebook.panel.export import to_lines
+from lhkit.notebook.panel.front_end import SavedOutput
 from lhkit.notebook.panel.loop import HomeLoop
 from lhkit.notebook.panel.render import Patch, View, patches, render
+from lhkit.notebook.panel.saved import saved_conversation, saved_lines, saved_page
 from lhkit.notebook.panel.state import PanelEvent, PanelState, fold
 
 UPDATE_S = 0.05
@@ -39,6 +41,7 @@ class Screen:
         has_input: False for a card alone.
         locales: the languages to choose from.
         title: the heading, if any.
+        on_rest: called after an update while no turn runs, or a card is open.
     """
 
     def __init__(
@@ -51,7 +54,10 @@ class Screen:
         has_input: bool = True,
         locales: Sequence[str] = (),
         title: str = "",
+        on_rest: Callable[[], None] = lambda: None,
     ) -> None:
+        self._name, self._on_rest = name, on_rest
+        self._saved = SavedOutput(self._copy, lambda content: self.widget.send(content))  # noqa: PLW0108 - created below
         self._loop = loop
         self._catalog = catalog
         self._receive = receive
@@ -64,7 +70,7 @@ class Screen:
         self.was_seen = False
         self.updates = 0
         self.widget = PanelWidget(
-            name=lambda: "\n  ".join([name, *to_lines(self._state, self._catalog)]),
+            name=lambda: "\n  ".join(self._lines()),
             document=self._document,
             receive=lambda content: loop.call_soon(self.take_message, content),
             has_input=has_input,
@@ -116,6 +122,23 @@ class Screen:
         if changes:
             self._revision += 1
             self.widget.send_patches(self._revision, changes)
+        if not self._state.is_busy or self._state.open_card is not None:
+            self._saved.renew()
+            self._on_rest()
+
+    def display(self) -> None:
+        """Display the widget in the running cell, and the copy that its notebook keeps."""
+        self._saved.display(self.widget, self._name)
+
+    def _copy(self) -> tuple[str, str]:
+        model = self._state.identity.model if self._state.identity else self._name
+        note = self._catalog.text("notebook.saved", name=model)
+        parts = saved_conversation(self._state, self._catalog)
+        html = saved_page(parts, self._catalog, note=note)
+        return html, saved_lines(self._lines(), self._catalog)
+
+    def _lines(self) -> list[str]:
+        return [self._name, *to_lines(self._state, self._catalog)]
 
     def _schedule_flush(self) -> None:
         if self._timer is not None:
@@ -136,6 +159,7 @@ class Screen:
                 self._viewers.add(view)
                 self.was_seen = True
                 self.widget.resend()
+                self._saved.resend()
             case {"type": "gone", "view": str()}:
                 self._viewers.clear()  # a page that is reloaded or closed sends nothing
                 self.widget.ask_viewers()
@@ -152,6 +176,11 @@ def _labels(catalog: Catalog, locales: Sequence[str]) -> dict[str, str]:
 
 
 STATIC = Path(__file__).parents[1] / "static"
+
+
+def script(name: str) -> str:
+    """Return a script of a widget, after the functions that all of them share."""
+    return "\n".join((STATIC / each).read_text(encoding="utf-8") for each in ("shared.js", name))
 
 
 class SafeWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is skipped by mypy
@@ -210,7 +239,7 @@ class PanelWidget(SafeWidget):
     `document` returns the HTML of all messages, and the number of the last patch.
     """
 
-    _esm = STATIC / "panel.js"
+    _esm = script("panel.js")
     _css = STATIC / "panel.css"
 
     fragments = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -1,8 +1,6 @@
 // The browser side of lhkit's boards: shows the kernel's HTML, sends presses, and handles keys and
 // focus.
 
-const EARLY_MS = 400; // a key typed for something else must not press a button
-
 const isEditable = (element) =>
   element?.closest?.("input, textarea, select, [contenteditable='true']") != null;
 
@@ -20,9 +18,6 @@ function render({ model, el }) {
   const focused = new Set(); // the elements that got the focus once
   let isHeld = false; // a pointer is down: an element replaced now would lose its click
 
-  /** Return the box or the option that makes a field null, if it may be. */
-  const nullOf = (field) => (field.tagName === "SELECT" ? field : field.closest("label")?.nextElementSibling)
-    ?.querySelector(":scope > [data-null]");
   const valueOf = (field) => ((each) => (each?.checked || each?.selected ? null : field.value))(nullOf(field));
   const fields = () =>
     Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, valueOf(each)]));
@@ -125,6 +120,7 @@ function render({ model, el }) {
   function turn(next) {
     if (state !== "lost") state = next;
     root.classList.toggle("lhkit-deaf", state !== "heard");
+    if (state === "heard") root.classList.add("lhkit-live"); // hides the notebook's copy
     line.textContent = state === "heard" ? "" : model.get("labels")[state];
   }
 
@@ -139,6 +135,7 @@ function render({ model, el }) {
     "change:labels": words,
     "msg:custom": (message) => {
       if (message.type === "here") turn("heard");
+      else if (message.type === "copy") keepCopy(model, message);
       else if (message.type === "roll_call") model.send({ type: "ready", view });
       else if (message.type === "unsent" && message.view === view) {
         const input = root.querySelector('[name="message"]');
@@ -174,38 +171,6 @@ function render({ model, el }) {
     for (const name of ["pointerup", "pointercancel"]) window.removeEventListener(name, onRelease, true);
     if (state !== "lost") model.send({ type: "gone", view });
   };
-}
-
-/**
- * Show outputs again that JupyterLab gave up on. It looks for a widget for two seconds after a page is
- * opened, and never again if the widgets come from the kernel just then, as in a slow page or one in
- * the background: "Error displaying widget: model not found". Other pages have no `context`.
- */
-function initialize({ model }) {
-  const manager = model.widget_manager, cells = manager?.context?.model?.cells;
-  if (!cells) return undefined;
-  let left = 60;
-  const timer = setInterval(() => {
-    left -= 1;
-    if (left === 0) clearInterval(timer);
-    showLost(manager, cells);
-  }, 1000);
-  return () => clearInterval(timer);
-}
-
-async function showLost(manager, cells) {
-  const isLost = (each) => each.textContent === "Error displaying widget: model not found";
-  if (![...document.querySelectorAll(".jupyter-widgets")].some(isLost)) return;
-  for (let at = 0; at < cells.length; at += 1) {
-    const { outputs } = cells.get(at);
-    for (let index = 0; index < (outputs?.length ?? 0); index += 1) {
-      const output = outputs.get(index), id = output.data["application/vnd.jupyter.widget-view+json"]?.model_id;
-      if (!id || !manager.has_model(id)) continue;
-      const { views } = await manager.get_model(id);
-      const isSame = outputs.get(index) === output; // the cell may have run again
-      if (isSame && Object.keys(views ?? {}).length === 0) outputs.set(index, output.toJSON());
-    }
-  }
 }
 
 export default { render, initialize };

@@ -1,7 +1,6 @@
 // The browser side of lhkit's chat panel and confirmation card: shows the HTML of render.py, sends
 // presses, and handles keys and focus.
 
-const EARLY_MS = 400; // a key typed for the editor must not approve a tool
 const EDITING = new Set(["Backspace", "Delete"]);
 const YES = new Set(["run", "send"]); // ignored for EARLY_MS, and until all was seen
 const OPEN_CARD = '.lhkit-confirm[data-state="open"]';
@@ -25,10 +24,6 @@ const WAITING = "waiting", HEARD = "heard", LOST = "lost";
 const isEditable = (element) => element?.closest?.("input, textarea, [contenteditable='true']") != null;
 const isCharacter = (event) =>
   !event.ctrlKey && !event.metaKey && ([...event.key].length === 1 || event.keyCode === 229);
-
-/** Return the box or the option that makes a field null, if it may be. */
-const nullOf = (field) => (field.tagName === "SELECT" ? field : field.closest("label")?.nextElementSibling)
-  ?.querySelector(":scope > [data-null]");
 
 const isNull = (field) => ((each) => each?.checked === true || each?.selected === true)(nullOf(field));
 
@@ -488,6 +483,7 @@ function render({ model, el }) {
       early.send();
     }
     else if (message.type === "roll_call") ready();
+    else if (message.type === "copy") keepCopy(model, message);
     else if (message.type === "unsent" && message.view === view) rows?.giveBack(message.text);
   };
   const onKey = (event) => {
@@ -520,6 +516,7 @@ function render({ model, el }) {
   const turn = (state) => {
     if (line.state !== LOST) line.state = state;
     root.classList.toggle("lhkit-deaf", line.state !== HEARD);
+    if (line.state === HEARD) root.classList.add("lhkit-live"); // hides the notebook's copy
     const outcome = card.openCard()?.querySelector(".lhkit-outcome");
     if (rows) rows.paint();
     else if (outcome) outcome.textContent = line.state === HEARD ? "" : model.get("labels")[line.state];
@@ -548,38 +545,6 @@ function render({ model, el }) {
     for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
     if (line.state !== LOST) model.send({ type: "gone", view });
   };
-}
-
-/**
- * Show outputs again that JupyterLab gave up on. It looks for a widget for two seconds after a page is
- * opened, and never again if the widgets come from the kernel just then, as in a slow page or one in
- * the background: "Error displaying widget: model not found". Other pages have no `context`.
- */
-function initialize({ model }) {
-  const manager = model.widget_manager, cells = manager?.context?.model?.cells;
-  if (!cells) return undefined;
-  let left = 60;
-  const timer = setInterval(() => {
-    left -= 1;
-    if (left === 0) clearInterval(timer);
-    showLost(manager, cells);
-  }, 1000);
-  return () => clearInterval(timer);
-}
-
-async function showLost(manager, cells) {
-  const isLost = (each) => each.textContent === "Error displaying widget: model not found";
-  if (![...document.querySelectorAll(".jupyter-widgets")].some(isLost)) return;
-  for (let at = 0; at < cells.length; at += 1) {
-    const { outputs } = cells.get(at);
-    for (let index = 0; index < (outputs?.length ?? 0); index += 1) {
-      const output = outputs.get(index), id = output.data["application/vnd.jupyter.widget-view+json"]?.model_id;
-      if (!id || !manager.has_model(id)) continue;
-      const { views } = await manager.get_model(id);
-      const isSame = outputs.get(index) === output; // the cell may have run again
-      if (isSame && Object.keys(views ?? {}).length === 0) outputs.set(index, output.toJSON());
-    }
-  }
 }
 
 export default { render, initialize };

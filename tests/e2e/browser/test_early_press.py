@@ -4,19 +4,17 @@ The panel's script runs alone in a page, with a fake model instead of JupyterLab
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-import lhkit.notebook
 from lhkit.base.locales import load_catalog
 from lhkit.notebook.panel.render import fragment
+from lhkit.notebook.panel.screen import script
 from lhkit.notebook.panel.state import OptInRequested
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-SCRIPT = Path(lhkit.notebook.__file__).parent / "static" / "panel.js"
 QUESTION = fragment(
     OptInRequested(model="gemma-test", address="", licence="terms"), load_catalog("ko")
 )
@@ -45,7 +43,7 @@ SHOW = """async ([script, question]) => {
 def page(browser: Browser) -> Iterator[Page]:
     """Return a page with a panel that asks for the opt-in, and a kernel that says nothing yet."""
     opened = browser.new_page()
-    opened.evaluate(SHOW, [SCRIPT.read_text(encoding="utf-8"), QUESTION])
+    opened.evaluate(SHOW, [script("panel.js"), QUESTION])
     yield opened
     opened.close()
 

@@ -19,7 +19,7 @@ from lhkit.conversation.messages import ToolCallOutcome
 from lhkit.conversation.tool_results import ToolOk, ToolResult
 from lhkit.notebook.panel.confirm import ButtonConfirmGate
 from lhkit.notebook.panel.loop import HomeLoop
-from lhkit.notebook.panel.screen import Screen
+from lhkit.notebook.panel.screen import Screen, script
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
@@ -31,7 +31,7 @@ from tests.e2e.browser.reading import (
     read_through,
     stopped_clock,
 )
-from tests.e2e.browser.test_whole_card import LABELS, SHOW, STATIC
+from tests.e2e.browser.test_whole_card import LABELS, SHOW, STYLE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -81,8 +81,7 @@ class Card:
         self._out: list[dict[str, Any]] = []
         self.do(self._open(locale)).result(60)
         labels = {name: load_catalog(locale).text(f"notebook.{name}") for name in LABELS}
-        script, style = ((STATIC / name).read_text("utf-8") for name in ("panel.js", "panel.css"))
-        page.evaluate(SHOW, [script, style, [], locale, {**labels, "messages": "talk"}])
+        page.evaluate(SHOW, [script("panel.js"), STYLE, [], locale, {**labels, "messages": "talk"}])
         self.carry()
 
     async def _open(self, locale: str) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, WebSocketRoute, expect
 
-from lhkit.notebook.panel.screen import STATIC
 from tests.e2e.browser.test_ab import cell as ab_cell
 from tests.e2e.browser.test_panel import DEMO, open_card
 
@@ -110,10 +109,3 @@ def test_reopened_ab_panel_appears_with_both_sides_and_its_board(
     expect(again.locator(".lhkit-sides .lhkit-chat:not(.lhkit-deaf)")).to_have_count(2)
     expect(again.locator(".lhkit-board:not(.lhkit-deaf)")).to_be_visible()
     again.close()
-
-
-def test_reopened_boards_and_panels_look_for_lost_outputs_alike() -> None:
-    scripts = [(STATIC / name).read_text("utf-8") for name in ("panel.js", "board.js")]
-    start = "/**\n * Show outputs again"
-    panel, board = (script[script.index(start) :] for script in scripts)
-    assert panel == board

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-import lhkit.notebook
 from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import Form, parse_form
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import pretty
 from lhkit.conversation.messages import ModelMessage
 from lhkit.notebook.panel.render import fragment
+from lhkit.notebook.panel.screen import STATIC, script
 from lhkit.notebook.panel.state import CardItem
 from tests.e2e.browser.reading import OLD_MS, errors, read_through
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
-STATIC = Path(lhkit.notebook.__file__).parent / "static"
+STYLE = (STATIC / "panel.css").read_text("utf-8")
 LABELS = ("send", "stop", "retry", "clear", "markdown", "json", "scenario", "locale", "placeholder")
-SHOW = """async ([script, style, fragments, lang, labels]) => {
+SHOW = """async ([script("panel.js"), STYLE, fragments, lang, labels]) => {
     document.documentElement.lang = lang;
     document.title = "card";
     document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
@@ -76,9 +76,15 @@ def show_card(page: Page) -> ShowCard:
             CardItem(card="7", request=request, form=form),
         ]
         labels = {name: catalog.text(f"notebook.{name}") for name in LABELS} | {"messages": "talk"}
-        script, style = ((STATIC / name).read_text("utf-8") for name in ("panel.js", "panel.css"))
         page.evaluate(
-            SHOW, [script, style, [fragment(each, catalog) for each in items], locale, labels]
+            SHOW,
+            [
+                script("panel.js"),
+                STYLE,
+                [fragment(each, catalog) for each in items],
+                locale,
+                labels,
+            ],
         )
         page.wait_for_timeout(OLD_MS)
         return page.locator(".lhkit-confirm")

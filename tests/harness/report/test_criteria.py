@@ -18,7 +18,7 @@ from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.views.html import SampleView
+from lhkit.harness.views.sample import Sample
 from lhkit.harness.views.tables import pass_rates
 from lhkit.toolset import BareToolset, Session, criteria_of, load
 from tests.harness.build import printed
@@ -160,9 +160,9 @@ def test_sample_without_a_criterion_is_stored_and_displayed() -> None:
     line = json.loads(encode_record(record))
     del line["ac"]  # a record may leave it out
     assert decode_line(json.dumps(line)).ac is None
-    assert repr(SampleView(record)).startswith("Sample(s: fail)")
-    assert repr(SampleView(full_record("s", ac="AC-1"))).startswith("Sample(s: AC-1, fail)")
-    assert "None" not in SampleView(record)._repr_html_()
+    assert repr(Sample.of(record)).startswith("Sample(s: fail)")
+    assert repr(Sample.of(full_record("s", ac="AC-1"))).startswith("Sample(s: AC-1, fail)")
+    assert "None" not in Sample.of(record)._repr_html_()
 
 
 def test_inspect_log_leaves_out_a_missing_criterion(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from lhkit.base.errors import UsageError
 from lhkit.harness.records.record import SampleRecord, TurnScore, Verdict
 from lhkit.harness.records.transcript import catalog_in
 from lhkit.harness.results.compare import compare
-from lhkit.harness.views.html import MAX_CHARS, SampleView
+from lhkit.harness.views.html import MAX_CHARS
+from lhkit.harness.views.sample import Sample
 from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, Parsed, full_record, run_of
 
 ELEMENTS = {
@@ -25,7 +26,7 @@ def html_of(value: Any) -> str:
 
 
 def sample_html(record: SampleRecord) -> str:
-    return html_of(SampleView(record))
+    return html_of(Sample.of(record))
 
 
 @pytest.mark.parametrize(

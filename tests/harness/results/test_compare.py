@@ -220,6 +220,31 @@ def test_compare_arms_corrects_for_all_pairs(
     assert all(name in "".join(table.notes[1:]) for name in equal)
 
 
+@pytest.mark.parametrize(
+    ("arms", "unknown", "equal"),
+    [
+        (["ppppp", "fffff"], "b", ""),
+        (["pppppp", "ffffff"], "", ""),
+        (["p" * 7, "f" * 7, "p" * 7], "", "c"),
+        (["p" * 6, "f" * 6, "f" * 6], "b, c", ""),  # 6 are enough for two arms, and not for three
+        (["p" * 6 + "f" * 9, "f" * 15, "p" * 6 + "f" * 9], "b, c", ""),
+        (["p" * 8, "f" * 8, "iiiiiiip"], "c", ""),  # one valid pair
+    ],
+)
+@pytest.mark.parametrize("locale", ["en", "ko"])
+def test_matrix_names_arms_that_could_not_have_been_separated(
+    arms: list[str], unknown: str, equal: str, locale: str
+) -> None:
+    compared = compare_arms([(name, run(arm)) for name, arm in zip("abc", arms, strict=False)])
+    assert ", ".join(arm.name for arm in compared if arm.is_powerless) == unknown
+    notes = matrix_table(compared, load_catalog(locale), title="").notes
+    (cannot_tell,) = [note for note in notes if "annot tell" in note or "판단" in note] or [""]
+    assert unknown in cannot_tell
+    assert bool(cannot_tell) == bool(unknown)
+    if unknown and not equal:  # neither "significantly worse" nor "not different"
+        assert len(notes) == 2
+
+
 def test_compare_refuses_invalid_margin() -> None:
     with pytest.raises(UsageError, match=r"margin is invalid: -1\. Give points from 0 to 100"):
         compare(run("p"), run("p"), margin=-1)

@@ -17,7 +17,7 @@ from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.views.html import SampleView
+from lhkit.harness.views.sample import Sample
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
@@ -144,7 +144,7 @@ async def test_reports_show_new_tool(play: Play) -> None:
     run = await play(scenario("one"), scenario("two"))
     added = "Tools added in this turn"
     assert f"{added}: take" in transcript(run.records[0], load_catalog("en"), max_chars=9_000)
-    assert added in SampleView(run.records[0])._repr_html_()
+    assert added in Sample.of(run.records[0])._repr_html_()
     assert run.manifest.tools == {}  # equal tools are listed once
 
 

@@ -86,7 +86,7 @@ async def test_variants_are_run_on_request_and_pass_with_the_reference(
     run = await play(scenarios)
     assert names(run) == ALL
     assert verdicts(run) == {Verdict.PASS}
-    assert [run.sample("milk", wording=n).record.trajectory.turns[0].user for n in range(3)] == [
+    assert [run.record("milk", wording=n).trajectory.turns[0].user for n in range(3)] == [
         "add 2 pints of milk",
         "2 pints of milk, note that",
         "could you write down milk, 2 pints?",

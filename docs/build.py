@@ -1,8 +1,14 @@
-"""Hooks of MkDocs: the reference pages that are generated from the command line and the schema."""
+"""Build the documentation site: `make docs`.
+
+Zensical runs no hooks, so what is generated from the command line, the settings and the scenario
+schema is written to build/reference first, where the pages include it.
+"""
 
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,44 +20,28 @@ from lhkit.cli.frame.parser import build_parser
 from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
 from lhkit.settings import Settings
 
-_site: list[Path] = []
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "site"
+GENERATED = ROOT / "build" / "reference"
 
 
-def on_config(config: Any) -> None:
-    """Remember the folder of the site."""
-    _site[:] = [Path(config["site_dir"])]
-
-
-def on_shutdown() -> None:
-    """Write the search index for file:// again, with all languages.
-
-    The offline plugin writes it for each language, before the index of all is complete.
-    """
-    for site in _site:
-        index = site / "search" / "search_index.json"
-        if index.is_file():
-            text = f"var __index = {index.read_text(encoding='utf-8')}"
-            index.with_suffix(".js").write_text(text, encoding="utf-8")
-
-
-def on_post_build(config: Any) -> None:
-    """Write the scenarios' JSON Schema and `llms.txt`, with links to the site's pages."""
-    site = Path(config["site_dir"])
+def main() -> None:
+    """Write the generated parts, the site in both languages, and the files beside its pages."""
+    GENERATED.mkdir(parents=True, exist_ok=True)
+    for name, lines in {
+        "commands": _commands(),
+        "settings": _settings(),
+        "scenario": _scenario_fields(),
+    }.items():
+        (GENERATED / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
+    command = Path(sys.executable).with_name("zensical-i18n")
+    built = subprocess.run([command, "build", "--strict"], cwd=ROOT, check=False)
+    if built.returncode:
+        raise SystemExit(built.returncode)
     schema = json.dumps(scenario_json_schema(), ensure_ascii=False, indent=2)
-    (site / "scenario.schema.json").write_text(f"{schema}\n", encoding="utf-8")
-    text = Path(config["docs_dir"], "llms.txt").read_text(encoding="utf-8")
-    (site / "llms.txt").write_text(text.replace(".md)", ".html)"), encoding="utf-8")
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in the parts of a page that are generated."""
-    if "<!-- commands -->" in markdown:
-        markdown = markdown.replace("<!-- commands -->", "\n".join(_commands()))
-    if "<!-- settings -->" in markdown:
-        markdown = markdown.replace("<!-- settings -->", "\n".join(_settings()))
-    if "<!-- schema -->" in markdown:
-        markdown = markdown.replace("<!-- schema -->", "\n".join(_schema()))
-    return markdown
+    (SITE / "scenario.schema.json").write_text(f"{schema}\n", encoding="utf-8")
+    pages = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    (SITE / "llms.txt").write_text(pages.replace(".md)", ".html)"), encoding="utf-8")
 
 
 def _commands() -> Iterator[str]:
@@ -88,7 +78,7 @@ def _settings() -> Iterator[str]:
             yield f"| `LHKIT_{name.upper()}` | {text} |"
 
 
-def _schema() -> Iterator[str]:
+def _scenario_fields() -> Iterator[str]:
     definitions = scenario_json_schema()["$defs"]
     for name in sorted(definitions, key=lambda name: (name != "Scenario", name)):
         definition = definitions[name]
@@ -117,3 +107,7 @@ def _type(schema: dict[str, Any]) -> str:
         inner = schema.get("items") or schema.get("prefixItems", [{}])[0]
         return f"list of {_type(inner)}"
     return str(schema.get("type", "any"))
+
+
+if __name__ == "__main__":
+    main()

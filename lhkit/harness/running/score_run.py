@@ -1,0 +1,452 @@
+"""Computing scores after a run: what is missing, outside every measured time.
+
+Results are stored beside the records as they are computed. A result is reused if the record and the
+source of the score are the same; a failure is tried again.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import math
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from numbers import Real
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from lhkit.base.errors import UsageError
+from lhkit.base.json_values import safe_repr
+from lhkit.base.text import one_line
+from lhkit.harness.records.record import SampleRecord, State
+from lhkit.harness.records.score_record import (
+    ScoreKey,
+    ScoreRecord,
+    ScoreValue,
+    encode_score,
+    record_sha256,
+)
+from lhkit.harness.records.store import (
+    SCORES,
+    Journal,
+    apply_scores,
+    open_journal,
+    read_manifest,
+    read_scores,
+    write_manifest,
+)
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.sample import state_sha256
+from lhkit.harness.running.scores import Score, ScoreLike, is_async, load_scores, name_issue
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scoring.state import with_diff
+from lhkit.harness.views.sample import Sample, States
+from lhkit.toolset import (
+    DEFAULT,
+    Toolset,
+    ToolsetSource,
+    load_toolset,
+    opened,
+    read_state,
+    user_code_location,
+)
+
+MAX_REASON_CHARS = 2_000
+MAX_VALUES = 100
+MOST_TIMEOUTS = 3
+"""After so many samples in a row for which a score exceeds its limit, it is not called again."""
+
+_FLUSH_S = 1.0
+_ERROR_CHARS = 300
+
+
+class ScoreFailure(Exception):  # noqa: N818 - a failure of the score, which is a result
+    """A score has no value for a sample; the message is why."""
+
+
+async def add_scores(
+    run: Run | Path | str,
+    scores: Iterable[ScoreLike],
+    *,
+    scenarios: Iterable[Scenario] = (),
+    toolset: ToolsetSource = DEFAULT,
+) -> Run:
+    """Return a run with further scores, of which only the missing results are computed.
+
+    They are stored in the run's folder, if it has one; its records do not change.
+
+        run = await add_scores("runs/today", [polite])
+
+    Args:
+        run: a run, or its folder.
+        scores: scores, or their references such as `scores.py:polite`.
+        scenarios: the scenarios of the run, for scores that read states which are not stored.
+        toolset: the toolset of these scenarios, or its reference.
+
+    Raises:
+        RunError: the folder has no run, an invalid one, or one in use.
+        UsageError: a score is invalid.
+    """
+    old = run if isinstance(run, Run) else Run.load(run)
+    known = tuple(scenarios)
+    states = rebuilt_states(known, load_toolset(toolset)) if known else None
+    return await score_run(old, load_scores(scores), states=states, adds=True)
+
+
+async def score_run(
+    run: Run,
+    scores: Sequence[Score],
+    *,
+    states: Callable[[SampleRecord], States] | None = None,
+    adds: bool = False,
+    progress: bool = False,
+) -> Run:
+    """Return a run with the results of scores, of which only the missing ones are computed.
+
+    Args:
+        run: the run; results are written to its folder, if it has one, each within a second.
+        scores: the scores.
+        states: rebuilds the states of a record that does not have them.
+        adds: whether the run keeps the other scores that it has.
+        progress: show a progress bar.
+
+    Raises:
+        RunError: the folder is in use or cannot be written, or a stored result is invalid.
+    """
+    sources = {score.name: score.source for score in scores}
+    whole = run.manifest if run.folder is None else read_manifest(run.folder)
+    kept = dict(whole.scores) if adds else {}
+    if not sources and kept == run.manifest.scores:
+        return run
+    counting = {**kept, **sources}
+    manifest = run.manifest.model_copy(update={"scores": counting})
+    stored = run.score_records if run.folder is None else read_scores(run.folder)
+    scorer = Scorer(scores, stored, states=states)
+    # not the records, which may be on disk
+    hashes = [record_sha256(record) if record.is_valid else "" for record in run.records]
+    missing = {
+        score: frozenset(sha256 for sha256 in hashes if sha256 and scorer.lacks(score, sha256))
+        for score in scores
+    }
+    total = sum(map(len, missing.values()))
+    with ExitStack() as stack:
+        journal = None
+        if run.folder is not None:
+            journal = stack.enter_context(open_journal(run.folder, reads=False, file_name=SCORES))
+        writer = _Writer(journal=journal)
+        bar = stack.enter_context(tqdm(total=total, unit="score", disable=not (progress and total)))
+
+        async def work(score: Score, jobs: Iterator[tuple[SampleRecord, str]]) -> None:
+            for record, sha256 in jobs:
+                writer.add(await scorer.compute(score, record, sha256))
+                bar.update()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for score, wanted in missing.items():
+                    jobs = _jobs(run.records, hashes, wanted)
+                    for _ in range(min(score.concurrency, len(wanted))):
+                        group.create_task(work(score, jobs))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            writer.flush()
+        if run.folder is not None:  # `run` may be a part of it
+            write_manifest(run.folder, whole.model_copy(update={"scores": counting}))
+    records, score_records = apply_scores(manifest, run.records, scorer.results)
+    return replace(run, records=records, manifest=manifest, score_records=score_records)
+
+
+def _jobs(
+    records: Sequence[SampleRecord], hashes: Sequence[str], wanted: frozenset[str]
+) -> Iterator[tuple[SampleRecord, str]]:
+    for number, sha256 in enumerate(hashes):
+        if sha256 in wanted:
+            yield records[number].unchecked, sha256
+
+
+@dataclass(slots=True, kw_only=True)
+class _Writer:
+    """Writes results to a journal, at least once a second."""
+
+    journal: Journal | None
+    waiting: list[ScoreRecord] = field(default_factory=list)
+    flushed_s: float = 0.0
+
+    def add(self, result: ScoreRecord) -> None:
+        self.waiting.append(result)
+        if time.monotonic() - self.flushed_s > _FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        self.flushed_s = time.monotonic()
+        if waiting and self.journal is not None:
+            self.journal.append(*map(encode_score, waiting))
+
+
+class Scorer:
+    """Computes what is missing of the results of some scores.
+
+    Args:
+        scores: the scores.
+        stored: earlier results, oldest first.
+        states: rebuilds the states of a record that does not have them.
+
+    Attributes:
+        results: all results, by record and score.
+    """
+
+    def __init__(
+        self,
+        scores: Sequence[Score],
+        stored: Iterable[ScoreRecord] = (),
+        *,
+        states: Callable[[SampleRecord], States] | None = None,
+    ) -> None:
+        self.scores = scores
+        self.results: dict[ScoreKey, ScoreRecord] = {result.key: result for result in stored}
+        self._states = states
+        self._timeouts: Counter[str] = Counter()
+
+    def lacks(self, score: Score, sha256: str) -> bool:
+        """Return whether a record has no result of a score, or a failure, which may pass."""
+        found = self.results.get((sha256, score.name, score.source.source_sha256))
+        return found is None or bool(found.error)
+
+    async def compute(self, score: Score, record: SampleRecord, sha256: str) -> ScoreRecord:
+        """Return the result of a score of one record; it is not called after many timeouts."""
+        if self._timeouts[score.name] >= MOST_TIMEOUTS:
+            reason = f"not called: it exceeded its limit {MOST_TIMEOUTS} times in a row"
+            result = _result(score, record, sha256, error=reason)
+        else:
+            result = await score_record(score, record, states=self._states, sha256=sha256)
+            is_late = result.error.startswith(_TIMEOUT)
+            self._timeouts[score.name] = self._timeouts[score.name] + 1 if is_late else 0
+        self.results[result.key] = result
+        return result
+
+    async def score(
+        self, record: SampleRecord
+    ) -> tuple[tuple[ScoreRecord, ...], list[ScoreRecord]]:
+        """Return all results of one record, and those of them that were computed now."""
+        if not record.is_valid or not self.scores:
+            return (), []
+        sha256 = record_sha256(record)
+        new = [
+            await self.compute(score, record.unchecked, sha256)
+            for score in self.scores
+            if self.lacks(score, sha256)
+        ]
+        keys = [(sha256, score.name, score.source.source_sha256) for score in self.scores]
+        return tuple(self.results[key] for key in keys), new
+
+
+_TIMEOUT = "it took longer than"
+
+
+async def score_record(
+    score: Score,
+    record: SampleRecord,
+    *,
+    states: Callable[[SampleRecord], States] | None = None,
+    sha256: str = "",
+) -> ScoreRecord:
+    """Return the result of a score of one record; whatever the score does is part of it.
+
+    Args:
+        score: the score.
+        record: the record, which is valid.
+        states: rebuilds the states of a record that does not have them.
+        sha256: the hash of the record, if it is known.
+    """
+    record = record.unchecked
+    sha256 = sha256 or record_sha256(record)
+    started_s = time.perf_counter()
+    values: tuple[ScoreValue, ...] = ()
+    error = ""
+    try:
+        returned = await _call(score, Sample.of(record, states=states))
+        values = tuple(score_values(score, returned))
+    except ScoreFailure as failure:
+        error = str(failure)
+    except Exception as raised:  # noqa: BLE001 - boundary: the user's code
+        error = _error_text(raised)
+    duration_s = time.perf_counter() - started_s
+    return _result(score, record, sha256, values=values, error=error, duration_s=duration_s)
+
+
+def _result(score: Score, record: SampleRecord, sha256: str, **more: Any) -> ScoreRecord:
+    return ScoreRecord(
+        sample_id=record.sample_id,
+        record_sha256=sha256,
+        score=score.name,
+        source_sha256=score.source.source_sha256,
+        fails=score.fails,
+        **more,
+    )
+
+
+async def _call(score: Score, sample: Sample) -> Any:
+    """Call a score, in a thread if it is not async, and await what it returns.
+
+    Raises:
+        ScoreFailure: it exceeds its limit, is cancelled or wants to exit.
+    """
+    function = score.function
+    if is_async(function):
+        returned = function(sample)
+    else:
+        returned = await _within(_in_thread(lambda: function(sample)), score.limit_s)
+    if inspect.isawaitable(returned):
+        returned = await _within(returned, score.limit_s)
+    return returned
+
+
+async def _within(awaitable: Awaitable[Any], limit_s: float) -> Any:
+    """Await for at most so many seconds; what does not end when it is cancelled is left behind."""
+
+    async def guarded() -> Any:
+        try:
+            return await awaitable
+        except SystemExit as error:  # it would end the event loop
+            raise ScoreFailure(f"SystemExit: {error}") from error
+
+    task = asyncio.ensure_future(guarded())
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if it is late
+    try:
+        await asyncio.wait({task}, timeout=limit_s)
+    finally:
+        is_done = task.done()
+        task.cancel()
+    if not is_done:
+        raise ScoreFailure(f"{_TIMEOUT} {limit_s:g} seconds")
+    if task.cancelled():
+        raise ScoreFailure("it was cancelled")
+    return task.result()
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Call a function in a thread that does not keep the process alive."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def set_ended(outcome: tuple[Any, BaseException | None]) -> None:
+        if not ended.done():
+            ended.set_result(outcome)
+
+    def work() -> None:
+        outcome: tuple[Any, BaseException | None]
+        try:
+            outcome = function(), None
+        except BaseException as error:  # noqa: BLE001 - also an exit, which would be silent
+            outcome = None, error
+        with suppress(RuntimeError):  # the loop is closed: the score was left behind
+            loop.call_soon_threadsafe(set_ended, outcome)
+
+    context = contextvars.copy_context()
+    Thread(target=context.run, args=(work,), name="lhkit-score", daemon=True).start()
+    returned, error = await ended
+    if error is None:
+        return returned
+    if isinstance(error, Exception):
+        raise error
+    raise ScoreFailure(_error_text(error))
+
+
+def _error_text(error: BaseException) -> str:
+    """Return type, message and place of an exception, on one line."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - of the user's class
+        message = ""
+    text = f"{type(error).__name__}: {message}".rstrip(": ")
+    location = user_code_location(error)
+    return one_line(text, max_chars=_ERROR_CHARS) + (f" ({location})" if location else "")
+
+
+def score_values(score: Score, returned: Any) -> Iterator[ScoreValue]:
+    """Yield the values in what a score returned.
+
+    Raises:
+        ScoreFailure: it is not valid; the message says why.
+    """
+    if not isinstance(returned, Mapping):
+        yield _value(score.name, returned, is_check=score.fails)
+        return
+    if len(returned) > MAX_VALUES:
+        raise ScoreFailure(f"it returned {len(returned)} values, more than {MAX_VALUES}")
+    for key, value in returned.items():
+        if issue := name_issue(key):
+            raise ScoreFailure(f"it returned a mapping with an invalid key: {issue}")
+        yield _value(f"{score.name}.{key}", value, is_check=score.fails)
+
+
+def _value(name: str, value: Any, *, is_check: bool) -> ScoreValue:
+    if getattr(value, "shape", None) == ():  # of NumPy and the like
+        value = value.item()
+    if value is None or isinstance(value, bool):
+        return ScoreValue(name=name, value=value)
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return ScoreValue(name=name, value=False, reason=_reason(value))
+    shown = one_line(safe_repr(value), max_chars=80)
+    if not isinstance(value, Real | Decimal):
+        raise ScoreFailure(
+            f"it returned {type(value).__name__} ({shown}). Return a bool, a number, a text, None, "
+            "or a mapping of names to these"
+        )
+    if is_check:
+        raise ScoreFailure(
+            f"a check returned the number {shown}. Return True, False, a text (the reason) or None"
+        )
+    try:
+        number = float(value)
+    except (OverflowError, ValueError) as error:
+        raise ScoreFailure(f"it returned {shown}, which is not a number of this machine") from error
+    if not math.isfinite(number):
+        raise ScoreFailure(f"it returned {number}. Return None if it does not apply")
+    return ScoreValue(name=name, value=number)
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise ScoreFailure("it returned an empty text. Return True, or the reason of a False")
+    if len(text) > MAX_REASON_CHARS:
+        raise ScoreFailure(
+            f"it returned a text of {len(text):,} characters, more than {MAX_REASON_CHARS:,}"
+        )
+    return str.__str__(text)
+
+
+def rebuilt_states(
+    scenarios: Iterable[Scenario], toolset: Toolset
+) -> Callable[[SampleRecord], States]:
+    """Return a function that rebuilds the states of a record from its scenario and its changes."""
+    by_name = {wording.name: wording for scenario in scenarios for wording in scenario.wordings()}
+
+    @lru_cache(maxsize=16)
+    def initial_state(name: str) -> State:
+        scenario = by_name[name]
+        with opened(toolset, scenario.world, scenario.locale) as session:
+            return read_state(session)
+
+    def states(record: SampleRecord) -> States:
+        name = record.sample_id.name
+        if name not in by_name:
+            raise UsageError(f"the state is unknown: the scenario {name} does not exist today")
+        before = initial_state(name)
+        if state_sha256(before) != record.trajectory.initial_sha256:
+            raise UsageError(
+                "the state is unknown: the initial state of the scenario differs today"
+            )
+        return before, with_diff(before, record.state_diff)
+
+    return states
