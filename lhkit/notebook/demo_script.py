@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lhkit.base.locales import Catalog, load_catalog, written_locale
+from lhkit.base.locales import Catalog, written_locale
 from lhkit.conversation.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
+from lhkit.lifehelper.locales import life_helper_catalog
 from lhkit.models.base import ModelRequest
 from lhkit.models.recorded.scripted import Reply, call, say
 
@@ -26,7 +27,7 @@ class _Turn:
     catalog: Catalog
 
     def say(self, key: str, **values: object) -> Reply:
-        return say(self.catalog.text(f"demo.{key}", **values))
+        return say(self.catalog.text(f"script.{key}", **values))
 
 
 _Intent: TypeAlias = Callable[[_Turn], Reply]
@@ -40,7 +41,7 @@ def demo_reply(request: ModelRequest) -> Reply:
     if not isinstance(message, UserMessage):
         return Reply()
     calls = [m for m in messages[last:] if isinstance(m, ToolCallMessage)]
-    catalog = load_catalog(written_locale([message.text]))
+    catalog = life_helper_catalog(written_locale([message.text]))
     turn = _Turn(text=message.text, calls=calls, catalog=catalog)
     text = turn.text.casefold()
     answer = next((intent for pattern, intent in _INTENTS if re.search(pattern, text)), _small_talk)
@@ -73,7 +74,7 @@ def _add(turn: _Turn) -> Reply:
             data = _data(turn)
             title = data.get("habit", {}).get("title", "")
             key = "already" if data.get("already_active") else "added"
-            return turn.say(key, title=title, anchor=turn.catalog.text("demo.anchor"))
+            return turn.say(key, title=title, anchor=turn.catalog.text("script.anchor"))
 
 
 def _proposal(turn: _Turn) -> Reply:
@@ -83,10 +84,10 @@ def _proposal(turn: _Turn) -> Reply:
     args = {
         "protocol_id": hits[0]["id"],
         "frame_level": "identity",
-        "framed_text": turn.catalog.text("demo.sentence"),
-        "anchor_after_what": turn.catalog.text("demo.anchor"),
+        "framed_text": turn.catalog.text("script.sentence"),
+        "anchor_after_what": turn.catalog.text("script.anchor"),
     }
-    text = turn.catalog.text("demo.adding", title=hits[0]["title"])
+    text = turn.catalog.text("script.adding", title=hits[0]["title"])
     return Reply(text=text, calls=(ToolCall(name="add_habit", args=args),))
 
 
@@ -148,9 +149,9 @@ def _report(turn: _Turn) -> Reply:
 def _report_line(turn: _Turn, habit: Mapping[str, Any]) -> str:
     rate = habit["done_rate"]
     return turn.catalog.text(
-        "demo.report_line",
+        "script.report_line",
         title=habit["title"],
-        rate=turn.catalog.text("demo.no_rate") if rate is None else f"{rate:.0%}",
+        rate=turn.catalog.text("script.no_rate") if rate is None else f"{rate:.0%}",
         days=habit["streak_days"],
     )
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog, load_catalog
-from lhkit.base.text import seconds, visible
+from lhkit.base.text import visible
 from lhkit.harness.chats.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.harness.records.record import CallRecord, SampleRecord
 from lhkit.harness.records.transcript import turn_truth_lines
@@ -159,8 +159,8 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
     )
     calls = [_call_line(call, catalog) for turn in turns for call in turn.calls]
     return {
-        "first_token": seconds(first_s),
-        "turns": seconds(sum(turn.active_s for turn in turns)),
+        "first_token": catalog.seconds(first_s),
+        "turns": catalog.seconds(sum(turn.active_s for turn in turns)),
         "tokens": tokens,
         "calls": "\n".join(calls),
         "raw": "\n".join(response.raw_text or response.text for response in responses),
