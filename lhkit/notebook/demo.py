@@ -4,6 +4,7 @@ import asyncio
 from datetime import datetime
 from pathlib import Path
 
+from lhkit.base.locales import available_locales, load_catalog
 from lhkit.conversation.responses import Sampling
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.base import ChatModel
@@ -82,6 +83,17 @@ def demo_panel(
         chunk_chars=3,
         pause=lambda: asyncio.sleep(pace_s),
     )
-    return life_helper_panel(
-        model, path, locale=locale, opt_in=True, now=now, record=record, settings=settings
+    return ChatPanel(
+        model=model,
+        toolset=LifeHelperToolset(sampling=Sampling()),
+        file=path,
+        now=None if now is None else lambda: now,
+        locale=locale,
+        opt_in=True,
+        record=record,
+        examples={
+            name: [load_catalog(name).text(f"demo.example_{number}") for number in (1, 2, 3)]
+            for name in available_locales()
+        },
+        settings=settings,
     )
