@@ -218,7 +218,7 @@ def main(
     *, warnings: Annotated[bool, typer.Option("--warnings", help="Show warnings.")] = False
 ) -> None:
     """Check the scenarios of datasets/ac: lint, gold, mutations, splits, counts, languages."""
-    finish(asyncio.run, lambda _settings: _show_checks(warnings=warnings))  # noqa: TID251 - a script
+    finish(asyncio.run, lambda it: (it, _show_checks(warnings=warnings)))  # noqa: TID251 - a script
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 `pytest --lhkit-toolset tools.py:toolset --lhkit-model gold` collects the files. In a module,
 `@pytest.mark.lhkit("shop.yaml", toolset="tools.py:toolset")` runs a test once for each sample, with
 the fixtures `scenario` and `lhkit_record`. Every option is also a key of pytest's configuration:
-`lhkit_toolset = "tools.py:toolset"`.
+`lhkit_toolset = "tools.py:toolset"`. What neither says is taken from the project's `lhkit.toml`.
 
 A sample that fails is a failed test, an infrastructure error is an error. With `--lhkit-run NAME`
 each record is written to a run folder at once, and the next call runs only what is missing in it.
@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
+
+from lhkit.base.project_file import find_project_file
+from lhkit.base.spelling import in_pytest
 
 if TYPE_CHECKING:
     from lhkit.cli.suite_run import PlannedSuite, SuiteGate, SuitePlanner, SuiteRecorder
@@ -150,6 +153,22 @@ def _given(config: pytest.Config, option: _Option) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _read_project(folder: Path, config: pytest.Config) -> dict[str, Any]:
+    from lhkit.base.errors import LhkitError
+    from lhkit.cli.frame.project import find_project
+    from lhkit.settings import load_settings
+
+    given = {option.field: _given(config, option) for option in OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    try:
+        project = find_project(folder)
+        keys = ("toolset", "model", "base_url", "dialect", "user", "scores")
+        given.pop("scores", None)  # those of the project and of the options add up
+        return project.defaults(keys, given, load_settings()) if project else {}
+    except LhkitError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the mark, and check the options."""
     config.addinivalue_line(
@@ -163,8 +182,18 @@ def pytest_configure(config: pytest.Config) -> None:
         try:
             plugin.require_valid()
         except LhkitError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(in_pytest(str(error))) from None
     config.pluginmanager.register(plugin, "lhkit-session")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Return what is taken from `lhkit.toml`."""
+    values = config.stash[_PLUGIN].project_values()
+    shown = ", ".join(
+        f"{name} {' '.join(value) if isinstance(value, tuple) else value}"
+        for name, value in values.items()
+    )
+    return [f"lhkit.toml: {shown}"] if shown else []
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
@@ -321,6 +350,7 @@ class Plugin:
     _scenarios: dict[Path, "Sequence[Scenario]"] = field(default_factory=dict)
     _runner: asyncio.Runner | None = None
     _planner: "SuitePlanner | None" = None
+    _project: dict[str, Any] | None = None
     _error: str = ""
     _planned: "dict[tuple[str, Path], PlannedSuite]" = field(default_factory=dict)
     _manifest: str = ""
@@ -335,8 +365,19 @@ class Plugin:
 
     @property
     def toolset(self) -> str:
-        """The toolset of scenario files; empty if none is given."""
-        return _given(self.config, OPTIONS[0]) or ""
+        """The toolset of scenario files; empty if neither an option nor `lhkit.toml` has one."""
+        return str(_given(self.config, OPTIONS[0]) or self.project_values().get("toolset", ""))
+
+    def project_values(self) -> dict[str, Any]:
+        """Return the values of the project's `lhkit.toml` that no option or variable gives.
+
+        Raises:
+            pytest.UsageError: the file is invalid.
+        """
+        if self._project is None:
+            folder = self.config.invocation_params.dir
+            self._project = _read_project(folder, self.config) if find_project_file(folder) else {}
+        return self._project
 
     @property
     def is_worker(self) -> bool:
@@ -367,7 +408,9 @@ class Plugin:
                 self._beside(each, self.config.rootpath) for each in values["scores"]
             ]
         given = {name: value for name, value in values.items() if value is not None}
-        return validate_options(RunOptions, **given)
+        project = self.project_values()
+        scores = (*project.get("scores", ()), *given.get("scores", ()))
+        return validate_options(RunOptions, **{**project, **given, "scores": scores})
 
     def require_valid(self) -> None:
         """Check the options, and that the run folder can be written, before anything is collected.
@@ -487,6 +530,7 @@ class Plugin:
 
     def _refuse(self, session: pytest.Session, error: str) -> None:
         """End the session with one message, also from a worker of xdist."""
+        error = in_pytest(error)
         if not self.is_worker:
             raise pytest.UsageError(error)
         self.config.workeroutput["lhkit_error"] = error  # type: ignore[attr-defined]
@@ -549,7 +593,7 @@ class Plugin:
             InfrastructureError: it cannot be scored.
         """
         if self._error:
-            raise InfrastructureError(self._error)
+            raise InfrastructureError(in_pytest(self._error))
         planned = self._planned.get((sample.toolset, sample.path))
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
@@ -579,7 +623,9 @@ class Plugin:
             }
             self._manifest = ""
         if not record.is_valid:
-            raise InfrastructureError("\n".join([*record.score.reasons, *_occurred(record)]))
+            raise InfrastructureError(
+                in_pytest("\n".join([*record.score.reasons, *_occurred(record)]))
+            )
         return record
 
     @pytest.hookimpl(wrapper=True)

@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lhkit.base.errors import UsageError
 from lhkit.base.redaction import without_secrets
-from lhkit.base.user_locale import user_locale
+from lhkit.base.user_locale import language_of, user_locale
 from lhkit.models.precision import Dtype
 from lhkit.models.runtimes import VLLM, Runtime
 
@@ -41,7 +41,7 @@ class Settings(BaseSettings):
         config_dir: folder for the user's consents.
     """
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, frozen=True)
 
     base_url: str | None = None
     api_key: str | None = Field(default=None, repr=False)
@@ -55,17 +55,14 @@ class Settings(BaseSettings):
 
     @field_validator("locale")
     @classmethod
-    def _require_locale(cls, name: str) -> str:
-        try:
-            return user_locale(name)
-        except UsageError as error:
-            raise ValueError(str(error)) from error
+    def _language(cls, name: str) -> str:
+        return language_of(name)  # which commands refuse if there are no texts in it
 
     @field_validator("timezone")
     @classmethod
     def _require_timezone(cls, name: str | None) -> str | None:
         try:
-            ZoneInfo(name or "UTC")
+            ZoneInfo("UTC" if name is None else name)
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise ValueError(f"{name!r} is not an IANA time zone such as Asia/Seoul") from error
         return name
@@ -78,7 +75,7 @@ class Settings(BaseSettings):
     @property
     def now(self) -> Callable[[], datetime]:
         """The current time in the configured time zone or that of this machine, as a function."""
-        if not self.timezone:
+        if self.timezone is None:
             return lambda: datetime.now().astimezone()
         zone = ZoneInfo(self.timezone)
         return lambda: datetime.now(zone)

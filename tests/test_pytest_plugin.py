@@ -661,6 +661,31 @@ def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(
     assert len(output.splitlines()) <= LONGEST_PAGE
 
 
+def test_plugin_takes_the_project_file_where_no_option_is_given(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    (project / "lhkit.toml").write_text('toolset = "tools.py:toolset"\nmodel = "gold"')
+    code, output = run_pytest()
+    assert code == 0
+    assert "lhkit.toml: toolset tools.py:toolset, model gold" in output
+    assert outcomes(output) == {"passed": 3}
+    code, output = run_pytest("--lhkit-model=silent")
+    assert (code, outcomes(output)) == (1, {"failed": 3})
+    (project / "lhkit.toml").write_text('tolset = "tools.py:toolset"')
+    code, output = run_pytest()
+    assert code == 4
+    assert "lhkit.toml: unknown key 'tolset': did you mean toolset?" in output
+    assert len(output.splitlines()) < LONGEST_PAGE
+
+
+def test_plugin_runs_the_project_of_init(pytester: pytest.Pytester, run_pytest: RunPytest) -> None:
+    for name in ("lhkit.toml", "pytest.ini"):
+        shutil.copy(PROJECT / name, pytester.path)
+    (pytester.path / "tox.ini").unlink()
+    code, output = run_pytest()
+    assert (code, outcomes(output)) == (0, {"passed": 3})
+
+
 SCORES = """
 from lhkit import Sample, score
 
@@ -676,7 +701,9 @@ def not_bread(sample: Sample) -> bool | str:
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n2")])
+@pytest.mark.parametrize(
+    "workers", [(), pytest.param(("-p", "xdist", "-n2"), marks=pytest.mark.slow)]
+)
 def test_scores_are_computed_once_and_a_failed_check_fails_its_test(
     run_pytest: RunPytest, project: Path, workers: tuple[str, ...]
 ) -> None:
@@ -692,7 +719,8 @@ def test_scores_are_computed_once_and_a_failed_check_fails_its_test(
     assert "not_bread: it is about bread" in output
     assert "lhkit: check not_bread: " in output
     assert "lhkit: score writes: " in output
-    assert values["not_bread"] == 1 - len(failed) / len(first.records)
+    passed = len(first.records) - len(failed)
+    assert values["not_bread"] == passed / len(first.records)
     properties = ElementTree.parse(project / "junit.xml").iter("property")  # noqa: S314 - our own
     assert {each.get("name") for each in properties} == {"score writes", "score not_bread"}
     assert (project / "calls.txt").read_text() == "x" * len(first.records)

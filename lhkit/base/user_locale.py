@@ -63,9 +63,9 @@ def user_locale(
     variables = os.environ if variables is None else variables
     own = next((variables[name] for name in variables if name.upper() == VARIABLE), "")
     if chosen := given or own:
-        return require_locale(_language_of(chosen))
+        return require_locale(language_of(chosen))
     posix = next(filter(None, (variables.get(name, "") for name in _POSIX)), "")
-    language = _language_of(posix or system_language())
+    language = language_of(posix or system_language())
     return language if language in available_locales() else FALLBACK
 
 
@@ -74,6 +74,6 @@ def user_catalog(given: str | None = None) -> Catalog:
     return load_catalog(user_locale(given))
 
 
-def _language_of(name: str) -> str:
+def language_of(name: str) -> str:
     """Return the language of `ko_KR.UTF-8`, `ko-KR` or `ko`: `ko`."""
     return re.split("[-_.@]", name.strip(), maxsplit=1)[0].lower()

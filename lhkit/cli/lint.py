@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import asdict, replace
 
-from pydantic import model_validator
 from rich.console import Console
 from rich.text import Text
 
@@ -12,10 +11,10 @@ from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.base.text import printable
 from lhkit.cli.frame.command import command
-from lhkit.cli.frame.console import print_json
+from lhkit.cli.frame.console import print_json, print_lines
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import AsJson, Paths, SelectOptions, Toolset
-from lhkit.cli.frame.project_toolset import find_project_toolset
+from lhkit.cli.frame.project import shipped_lines
 from lhkit.harness.authoring.checks import Level
 from lhkit.harness.authoring.lint import lint
 from lhkit.harness.records.store import select_scenarios
@@ -33,7 +32,6 @@ class LintOptions(SelectOptions):
 
     paths: Paths = ()
     toolset: Toolset = DEFAULT_TOOLSET
-    _project = model_validator(mode="before")(find_project_toolset)
     as_json: AsJson = False
 
 
@@ -57,6 +55,7 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
         print_json(console, [asdict(finding) for finding in findings])
         return exit_code
     catalog = load_catalog(settings.locale)
+    print_lines(shipped_lines(options.paths, options.toolset, catalog), console)
     if selection is not None:
         console.print(selection_line(selection, catalog), soft_wrap=True, markup=False)
     for finding in findings:

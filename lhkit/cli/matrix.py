@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -21,6 +21,7 @@ from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import RunsDir, SelectOptions, ThresholdOptions, require_percent
 from lhkit.cli.frame.progress import open_model
+from lhkit.cli.frame.project import KEYS, find_project, is_own_model
 from lhkit.cli.frame.thresholds import check_thresholds
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.authoring.reference import REFERENCE_MODELS
@@ -58,6 +59,8 @@ class MatrixOptions(SelectOptions, RayOptions):
     suite: Annotated[Path, typer.Argument(help="Suite file, such as evals/constraints.toml.")]
     runs_dir: RunsDir = Path("runs")
 
+    project_keys: ClassVar = ("locale",)  # the suite decides on the others
+
 
 @command("lhkit matrix evals/smoke.toml")
 async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
@@ -68,6 +71,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """
     placement = options.placement()
     suite, folder = load_suite(options.suite), options.suite.parent
+    suite = _with_project(suite, options.suite, settings)
     suite = suite.model_copy(update=dict(options.values()))
     arms = expand_arms(suite, folder)
     if isinstance(suite.scenarios, str):
@@ -107,6 +111,20 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
             lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
             print_lines((f"{name}: {line}" for line in lines), console)
     return _check_arms(runs, suite, console, catalog)
+
+
+def _with_project(suite: Suite, file: Path, settings: Settings) -> Suite:
+    """Complete a suite with the values of the project that it does not specify."""
+    project = find_project(file, Path())
+    if project is None:
+        return suite
+    models = [suite.model, *(suite.arms.models or ())]
+    own = next(filter(is_own_model, (m for m in models if isinstance(m, str))), None)
+    given = {name: getattr(suite, name) for name in suite.model_fields_set}
+    given |= {"model": own or models[-1]} if any(models) else {}
+    values = project.absolute().defaults(KEYS - {"locale"}, given, settings)
+    print_lines(filter(None, [project.line(values)]))
+    return suite.model_copy(update=values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """`lhkit mcp`: serve tools to MCP clients."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -17,6 +17,8 @@ from lhkit.toolset import closing_session
 
 class McpServeOptions(Options):
     """Options of `lhkit mcp serve`."""
+
+    prints_data: ClassVar = True
 
     toolset: Toolset = DEFAULT_TOOLSET
     world: World = None

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import model_validator
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,10 +16,10 @@ from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.base.text import printable
 from lhkit.cli.frame.command import command
-from lhkit.cli.frame.console import print_json
+from lhkit.cli.frame.console import print_json, print_lines
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import AsJson, Paths, SelectOptions, Toolset
-from lhkit.cli.frame.project_toolset import find_project_toolset
+from lhkit.cli.frame.project import shipped_lines
 from lhkit.harness.authoring.mistakes import ADVICE
 from lhkit.harness.authoring.mutate import MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.figures.rates import is_below
@@ -39,7 +38,6 @@ class MutateOptions(SelectOptions):
 
     paths: Paths = ()
     toolset: Toolset = DEFAULT_TOOLSET
-    _project = model_validator(mode="before")(find_project_toolset)
     fail_under: Annotated[
         float | None,
         typer.Option(
@@ -74,12 +72,13 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
         known: Survivors = {}
     else:
         known = read_survivors(options.survivors or scenario_folder() / SURVIVORS)
+    console, catalog = Console(), load_catalog(settings.locale)
+    if not options.as_json:
+        print_lines(shipped_lines(options.paths, options.toolset, catalog), console)
     report = await mutate(scenarios, toolset)
-    console = Console()
     if options.as_json:
         print_json(console, _report_json(report, known))
     else:
-        catalog = load_catalog(settings.locale)
         _print_report(report, known, console, catalog, lead=selection_line(selection, catalog))
     total, least = report.total, options.fail_under
     is_low = least is not None and is_below(total.noticed, total.tried, least)

@@ -5,10 +5,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import typer
-from pydantic import model_validator
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -29,7 +28,6 @@ from lhkit.cli.frame.command import Options, command
 from lhkit.cli.frame.console import print_json, print_lines
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import LOCALES, AsJson, ChatTemplateFile, Dialect, Paths, Toolset
-from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.conversation.messages import Message, UserMessage
 from lhkit.harness.scenarios.issues import did_you_mean
 from lhkit.harness.scenarios.loader import load_scenarios
@@ -59,13 +57,14 @@ class PromptOptions(Options):
     scenarios.
     """
 
+    prints_data: ClassVar = True
+
     paths: Paths = ()
     scenario: Annotated[
         str | None,
         typer.Option(help="Id of the scenario. Default: the first of PATHS."),
     ] = None
     toolset: Toolset = DEFAULT_TOOLSET
-    _project = model_validator(mode="before")(find_project_toolset)
     dialect: Dialect = None
     model: Annotated[
         str | None,

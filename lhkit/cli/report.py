@@ -13,7 +13,7 @@ from lhkit.base.errors import RunError, UsageError, importing
 from lhkit.base.files import write_atomically
 from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import whole_unicode
-from lhkit.cli.frame.command import command
+from lhkit.cli.frame.command import STDOUT, command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import SelectOptions, ThresholdOptions
@@ -22,8 +22,6 @@ from lhkit.harness.figures.pairs import Comparison
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.settings import Settings
-
-STDOUT = Path("-")
 
 
 class ReportOptions(SelectOptions, ThresholdOptions):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import model_validator
 
 from lhkit.base.errors import RunError
 from lhkit.base.locales import Catalog, load_catalog
@@ -15,7 +14,6 @@ from lhkit.cli.frame.command import command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import Details, Paths, RunFolder, SelectOptions, Toolset
-from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.harness.records.store import SCORES, write_rescored
 from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.results import Run
@@ -34,15 +32,15 @@ class RescoreOptions(SelectOptions):
     run: RunFolder
     paths: Paths = ()
     toolset: Toolset = DEFAULT_TOOLSET
-    _project = model_validator(mode="before")(find_project_toolset)
     into: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Folder of the new run. Default: RUN-rescored."),
     ] = None
-    scores: Annotated[
+    scores: tuple[str, ...] = ()
+    """Those of the project, for a run that is judged again."""
+    score: Annotated[
         tuple[str, ...],
         typer.Option(
-            "--score",
             metavar="FILE.py:NAME",
             help="Add your own score to RUN itself, without judging again; repeatable. With --into "
             "the run is judged again, and has this score too.",
@@ -66,11 +64,12 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         ScenarioError: a scenario is invalid.
     """
     old = Run.load(options.run).select(**options.values())
-    if options.scores and options.into is None:
+    if options.score and options.into is None:
         return await _add_scores(options, old, settings)
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    scores = load_scores(options.scores, toolset)  # before the records are judged
+    given = (*options.scores, *options.score)
+    scores = load_scores(given, toolset)  # before the records are judged
     scenarios = load_scenarios(paths)
     new = rescore(old, scenarios, toolset)
     if old.records and not new.records:
@@ -112,7 +111,7 @@ async def _add_scores(options: RescoreOptions, run: Run, settings: Settings) -> 
     if options.paths or run.toolset == DEFAULT_TOOLSET == options.toolset:
         scenarios = load_scenarios(scenarios_at(options.paths, options.toolset))
         states = rebuilt_states(scenarios, load(options.toolset))
-    scores = load_scores(options.scores)
+    scores = load_scores(options.score)
     before = {result.key for result in run.score_records if not result.error}
     new = await score_run(run, scores, states=states, adds=True, progress=True)
     catalog, console = load_catalog(settings.locale), wide_console()

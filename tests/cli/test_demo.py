@@ -13,15 +13,13 @@ from rich.cells import cell_len
 from lhkit.base.locales import load_catalog
 from lhkit.cli.demo.assistant import demo_model, scenario_file
 from lhkit.cli.demo.demo import NEXT, TOOLS, DemoOptions, play_demo
-from lhkit.cli.eval.eval_options import EvalOptions
-from lhkit.cli.eval.evaluate import evaluate
-from lhkit.cli.init.init import InitOptions, init_project
 from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.harness.authoring.reference import gold_models
 from lhkit.harness.figures.metrics import confirm_score
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.settings import Settings
+from tests.cli.conftest import Run
 from tests.docs.command_lines import read_line
 
 pytestmark = pytest.mark.anyio
@@ -148,12 +146,11 @@ async def test_demo_writes_the_report_of_its_scenarios(
     assert "Add 2 cartons of milk." in html
 
 
-async def test_demo_names_commands_that_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_demo_names_commands_that_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     assert [read_line(line) for line in NEXT.values()] == ["init", "eval", "eval"]
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    settings = Settings(locale="en")
-    assert await init_project(InitOptions(folder=Path("shop")), settings) == 0
-    options = EvalOptions(paths=(Path("shop"),), model="gold", fail_under=100)
-    assert await evaluate(options, settings) == 0
+    assert run("init", "shop")[0] == 0
+    assert run("eval", "shop", "--model", "gold", "--fail-under", "100")[0] == 0

@@ -9,42 +9,41 @@ import pytest
 import yaml
 
 from lhkit.base.errors import UsageError
-from lhkit.cli.eval.eval_options import EvalOptions
-from lhkit.cli.eval.evaluate import evaluate
 from lhkit.cli.init.init import FILES, InitOptions, init_project
-from lhkit.cli.lint import LintOptions, lint_paths
-from lhkit.cli.mutate import MutateOptions, mutate_paths
 from lhkit.settings import Settings
 from tests.children import search_paths
+from tests.cli.conftest import Run
 
-pytestmark = pytest.mark.anyio
 ENGLISH = Settings(locale="en")
 
 
 @pytest.fixture
-async def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, run: Run) -> Path:
     folder = tmp_path / "demo"
-    assert await init_project(InitOptions(folder=folder), ENGLISH) == 0
+    assert run("init", folder)[0] == 0
     return folder
 
 
-@pytest.mark.parametrize(("model", "code"), [("gold", 0), ("silent", 1)])
-async def test_init_project_can_be_evaluated_at_once(project: Path, model: str, code: int) -> None:
-    options = EvalOptions(
-        paths=(project,), model=model, fail_under=100, runs_dir=project.parent / "runs"
-    )
-    assert await evaluate(options, ENGLISH) == code
-
-
-async def test_init_project_passes_lint_and_mutate(
-    project: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ("eval --model gold --fail-under 100", 0),
+        ("eval --model silent --fail-under 100", 1),
+        ("lint", 0),
+        ("mutate --fail-under 100", 0),
+    ],
+)
+def test_init_project_can_be_evaluated_at_once(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch, args: str, code: int
 ) -> None:
-    assert await lint_paths(LintOptions(paths=(project,)), ENGLISH) == 0
-    assert "3 scenarios read: 0 errors, 0 warnings" in capsys.readouterr().out
-    assert await mutate_paths(MutateOptions(paths=(project,), fail_under=100.0), ENGLISH) == 0
+    monkeypatch.chdir(project)
+    ended, out, _ = run(*args.split())
+    assert ended == code
+    assert out.startswith("lhkit.toml: toolset tools.py:toolset, scenarios .")
+    assert args != "lint" or "3 scenarios read: 0 errors, 0 warnings" in out
 
 
-async def test_init_writes_valid_notebook_workflow_and_schema(project: Path) -> None:
+def test_init_writes_valid_notebook_workflow_and_schema(project: Path) -> None:
     nbformat.validate(nbformat.read(project / "chat.ipynb", as_version=4))
     workflow = yaml.safe_load((project / ".github/workflows/lhkit.yml").read_text("utf-8"))
     assert workflow["jobs"]["scenarios"]["steps"]
@@ -53,6 +52,7 @@ async def test_init_writes_valid_notebook_workflow_and_schema(project: Path) -> 
     assert json.loads((project / "scenario.schema.json").read_text("utf-8"))["$defs"]["Scenario"]
 
 
+@pytest.mark.anyio
 async def test_init_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("mine")
     with pytest.raises(UsageError, match=r"tools\.py exists already"):
@@ -62,19 +62,27 @@ async def test_init_overwrites_nothing(tmp_path: Path) -> None:
     assert FILES.keys() > {"tools.py"}
 
 
-async def test_project_file_is_not_used_where_a_toolset_is_given(project: Path) -> None:
-    (project / "lhkit.toml").write_text('toolset = "nowhere.py:x"')
-    own = f"{project / 'tools.py'}:toolset"
-    assert await lint_paths(LintOptions(paths=(project,), toolset=own), ENGLISH) == 0
-    with pytest.raises(UsageError, match=r"nowhere\.py"):
-        await lint_paths(LintOptions(paths=(project,)), ENGLISH)
+@pytest.mark.anyio
+@pytest.mark.parametrize("configuration", ["pytest.ini", "pyproject.toml"])
+async def test_init_keeps_files_that_a_folder_may_have(
+    tmp_path: Path, configuration: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("README.md", ".gitignore", configuration):
+        (tmp_path / name).write_text("# mine")
+    assert await init_project(InitOptions(folder=tmp_path), ENGLISH) == 0
+    assert (tmp_path / "lhkit.toml").is_file()
+    for name in ("README.md", ".gitignore", configuration):
+        assert (tmp_path / name).read_text() == "# mine"
+    assert (tmp_path / "pytest.ini").exists() == (configuration == "pytest.ini")
+    out = capsys.readouterr().out
+    assert ".gitignore is there already. Add to it: runs/\n" in out
+    assert "Add to it: lhkit_model = gold\n" in out
+    assert "README.md" not in out
 
 
-@pytest.mark.parametrize("text", ["toolset = 1", "colour = 'red'", "toolset ==", ""])
-async def test_project_file_that_is_invalid_is_named(project: Path, text: str) -> None:
-    (project / "lhkit.toml").write_text(text)
-    with pytest.raises(UsageError, match=r"lhkit\.toml is invalid"):
-        LintOptions(paths=(project / "shopping.scenario.yaml",))
+def test_init_readme_has_ten_lines(project: Path) -> None:
+    assert len((project / "README.md").read_text(encoding="utf-8").splitlines()) <= 10
+    assert (project / ".gitignore").read_text(encoding="utf-8") == "runs/\n"
 
 
 def names_in(folder: Path) -> list[str]:
@@ -96,9 +104,9 @@ def test_init_workflow_stops_at_a_regression_once_a_run_is_accepted(tmp_path: Pa
     workflow = yaml.safe_load((project / ".github/workflows/lhkit.yml").read_text("utf-8"))
     steps = workflow["jobs"]["scenarios"]["steps"]
     gate, report = (step["run"] for step in steps[-2:])
-    assert bash(gate.replace("eval .", "eval . --model silent")) == 0, "no run is accepted yet"
-    assert bash("lhkit eval . --model gold --name accepted && cp -r runs/accepted accepted") == 0
-    assert bash(gate.replace("eval .", "eval . --model gold")) == 0
-    assert bash(gate.replace("eval .", "eval . --model silent")) == 1
+    assert bash(gate.replace("eval", "eval --model silent")) == 0, "no run is accepted yet"
+    assert bash("lhkit eval --model gold --name accepted && cp -r runs/accepted accepted") == 0
+    assert bash(gate.replace("eval", "eval --model gold")) == 0
+    assert bash(gate.replace("eval", "eval --model silent")) == 1
     assert bash(report) == 0
     assert "Regressions: 3 scenarios passed in accepted" in summary.read_text(encoding="utf-8")

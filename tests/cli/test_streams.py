@@ -117,7 +117,7 @@ def finished(error: BaseException) -> int:
         return 0
 
     with pytest.raises(typer.Exit) as left:
-        finish(run, lambda _settings: command())
+        finish(run, lambda settings: (settings, command()))
     return left.value.exit_code
 
 

@@ -90,8 +90,8 @@ def settings(tmp_path: Path) -> Settings:
 def make_panel(settings: Settings) -> MakePanel:
     def made(script: ChatModel | Iterable[Reply], **options: Any) -> ChatPanel:
         model = script if hasattr(script, "stream") else ScriptedModel(script)
-        given = {"toolset": REGISTRY, "opt_in": True, "settings": settings, **options}
-        return ChatPanel(model=model, **given)
+        given = {"toolset": REGISTRY, "opt_in": True, "settings": settings, "locale": "ko"}
+        return ChatPanel(model=model, **{**given, **options})
 
     return made
 

@@ -41,7 +41,7 @@ def screen() -> Screen:
 
 @pytest.fixture
 async def gate(screen: Screen) -> ButtonConfirmGate:
-    made = ButtonConfirmGate(screen=screen, ask=raise_eof)
+    made = ButtonConfirmGate(screen=screen, ask=raise_eof, locale="ko")
     screen._receive = made.take_message
     return made
 

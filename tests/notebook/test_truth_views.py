@@ -105,7 +105,7 @@ async def recorded_panel(locale: str, folder: Path, settings: Settings) -> ChatP
 
 @pytest.mark.parametrize("locale", ["en", "ko"])
 async def test_every_view_has_the_lines_of_truth(
-    locale: str, settings: Settings, tmp_path: Path
+    locale: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panel, catalog = (
         await recorded_panel(locale, tmp_path / "chats", settings),
@@ -122,6 +122,7 @@ async def test_every_view_has_the_lines_of_truth(
     ]
     run = load_chats(tmp_path / "chats")
     (record,) = run.records
+    monkeypatch.setenv("LHKIT_LOCALE", locale)
     assert [turn_truth(turn, catalog) for turn in record.trajectory.turns] == expected
     assert [*turns_frame([record])["truth"]] == expected
     html = "".join(fragment.html for fragment in render(panel.state, catalog).fragments)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import typer
-from pydantic import model_validator
 
 from lhkit.base.options import REPLY_TOKENS
 from lhkit.cli.eval.ray_options import RayOptions
@@ -25,7 +24,6 @@ from lhkit.cli.frame.options import (
     SelectOptions,
     ThresholdOptions,
 )
-from lhkit.cli.frame.project_toolset import find_project_toolset
 from lhkit.harness.running.run_options import RunOptions
 
 
@@ -77,7 +75,6 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         str | None,
         typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
     ] = None
-    _project = model_validator(mode="before")(find_project_toolset)
     name: Annotated[str | None, typer.Option(help="Name of the run folder.")] = None
     runs_dir: RunsDir = Path("runs")
     html: HtmlFile = None

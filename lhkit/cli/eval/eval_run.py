@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
+import yarl
 from rich.console import Console
 from rich.text import Text
 
@@ -24,6 +25,7 @@ from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.project import shipped_lines
 from lhkit.cli.frame.score_limits import parse_limits, require_known
 from lhkit.cli.frame.thresholds import (
     ThresholdResult,
@@ -38,11 +40,13 @@ from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.prepared import choose_scenarios
+from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.running.scores import load_scores
 from lhkit.harness.running.stress import parse_stress
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
+from lhkit.models.client.transport import require_address
 from lhkit.models.families import default_dialect
 from lhkit.scale import Placement, Resources
 from lhkit.settings import Settings
@@ -60,9 +64,9 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         start_s = time.perf_counter() - process_age_s()
     run_options, placement = options.run_options(), options.placement()
     paths, toolset = _scenario_paths(options), load(options.toolset)
-    scenarios = load_scenarios(paths)
+    scenarios, catalog = load_scenarios(paths), load_catalog(settings.locale)
     app.require_toolset(scenarios, options.toolset)
-    folder, baseline = _run_folder(options), _baseline(options)
+    folder, baseline = _run_folder(options, settings), _baseline(options)
     scores = {score.name for score in load_scores(run_options.scores, toolset)}
     require_known(parse_limits(options.min_score, options.max_score), scores)
     left_out = [name for name in read_manifest(folder).scores if name not in scores]
@@ -76,7 +80,9 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         settings=settings,
         placement=placement,
     )
-    catalog = load_catalog(settings.locale)
+    if options.split is None:
+        print_lines(shipped_lines(options.paths, options.toolset, catalog))
+    print_lines(_ignored_lines(evaluation, catalog))
     if baseline is not None:
         planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}
         line = powerless_line(options, baseline, planned, catalog)
@@ -108,6 +114,19 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     )
     print_lines(written)
     return code
+
+
+def _ignored_lines(evaluation: Evaluation, catalog: Catalog) -> Iterator[str]:
+    """Yield which options have no effect on a scripted model."""
+    options = evaluation.prepared.options
+    names = {"constraint": "constrain"}
+    changed = [
+        f"--{names.get(name, name).replace('_', '-')}"
+        for name in ("dialect", "chat_template", "constraint", "dtype", "runtime")
+        if getattr(options, name) != RunOptions.model_fields[name].default
+    ]
+    if evaluation.is_scripted and changed:
+        yield catalog.text("eval.scripted", model=options.model, options=", ".join(changed))
 
 
 def _print_decision(
@@ -213,24 +232,27 @@ def _require_packages(options: EvalOptions) -> None:
         import_module("lhkit.harness.figures.statistics")
 
 
-def _run_folder(options: EvalOptions) -> Path:
-    folder = options.runs_dir / run_name(options)
+def _run_folder(options: EvalOptions, settings: Settings) -> Path:
+    folder = options.runs_dir / run_name(options, settings.base_url)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file, not a run folder: give another --name")
     return folder
 
 
-def run_name(options: EvalOptions) -> str:
+def run_name(options: EvalOptions, address: str | None = None) -> str:
     """Return the given name, or one derived from the options, so that the same command resumes.
+
+    Args:
+        options: of the command.
+        address: of the server, if the options have none.
 
     Raises:
         UsageError: the given name cannot name a folder.
     """
     if options.name is None:
-        model = options.model or ("served" if options.base_url else app.EMBEDDED)
-        dialect = options.dialect or default_dialect(
-            options.model, is_embedded=not options.base_url
-        )
+        base_url = options.base_url or address
+        model = options.model or _server_name(base_url) or app.EMBEDDED
+        dialect = options.dialect or default_dialect(options.model, is_embedded=not base_url)
         parts = [model, *([dialect] if dialect else [])]
         parts += [label_of(options.toolset)] if options.toolset != DEFAULT else []
         parts += [options.constraint] if options.constraint != "off" else []
@@ -242,6 +264,15 @@ def run_name(options: EvalOptions) -> str:
         parts += [PART] if selected else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
     return require_run_name(options.name, option="--name")
+
+
+def _server_name(base_url: str | None) -> str:
+    """Return host and port of an address; empty without one."""
+    if base_url is None:
+        return ""
+    require_address(base_url)
+    address = yarl.URL(base_url)
+    return f"{address.host}-{address.port}"
 
 
 def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) -> None:

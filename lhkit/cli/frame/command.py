@@ -1,11 +1,13 @@
 """Turn an async function and its `Options` into a typer command."""
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from copy import copy
 from inspect import Parameter, Signature, cleandoc
 from itertools import pairwise
+from pathlib import Path
 from types import GenericAlias, ModuleType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -25,8 +27,15 @@ from typer.models import ArgumentInfo, OptionInfo
 from lhkit.base.locales import available_locales
 from lhkit.base.locales.messages import translate
 from lhkit.base.options import validate_options
+from lhkit.base.text import printable
 from lhkit.cli.frame.finish import Runner, finish
 from lhkit.cli.frame.spoken import Spoken
+
+if TYPE_CHECKING:
+    from lhkit.settings import Settings
+
+STDOUT = Path("-")
+"""The file name that stands for standard output."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, int]])
 
@@ -48,6 +57,10 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     shown: ClassVar[Mapping[str, Any]] = {}
+    project_keys: ClassVar[Collection[str] | None] = None
+    """The keys that the command takes from `lhkit.toml`; None for those that are its options."""
+    prints_data: ClassVar[bool] = False
+    """Standard output is for programs, so what was taken is said on standard error."""
 
 
 def command(*examples: str, name: str = "") -> Callable[[_Function], _Function]:
@@ -134,20 +147,39 @@ def _typer_callback(function: Callable[..., Any], run: Runner, locale: str) -> C
     """Return a function with one parameter an option, which runs the command."""
     options_type: type[Options] = get_type_hints(function)["options"]
 
-    def callback(**values: Any) -> None:
-        given = {name: value for name, value in values.items() if value is not None}
+    def callback(context: typer.Context, **values: Any) -> None:
+        given = {name: value for name, value in values.items() if _is_given(context, name)}
         # a command's own --locale is also that of its errors; the scenarios' is a list of them
-        own = values.get("locale")
-        spoken = own if isinstance(own, str) and own in available_locales() else locale
-        finish(
-            run,
-            lambda settings: function(validate_options(options_type, **given), settings),
-            spoken,
-        )
+        own = [name for name in (given.get("locale"),) if name in available_locales()]
 
-    signature = Signature(list(_parameters(options_type, locale)))
+        def start(settings: "Settings") -> tuple["Settings", Coroutine[Any, Any, int]]:
+            from lhkit.cli.frame.project import with_project  # slow, and not needed for help
+
+            completed, settings, line = with_project(options_type, given, settings)
+            options = validate_options(options_type, **completed)
+            if line:
+                typer.echo(printable(line), err=_prints_data(options))
+            settings = settings.model_copy(update={"locale": own[0]} if own else {})
+            return settings, function(options, settings)
+
+        finish(run, start, own[0] if own else locale)
+
+    context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    signature = Signature([context, *_parameters(options_type, locale)])
     callback.__signature__ = signature  # type: ignore[attr-defined]
     return callback
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Return whether the user typed an option or argument."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _prints_data(options: Options) -> bool:
+    """Return whether standard output is for programs."""
+    is_json = getattr(options, "as_json", False)
+    return options.prints_data or is_json or getattr(options, "markdown", None) == STDOUT
 
 
 def _parameters(options_type: type[Options], locale: str) -> Iterator[Parameter]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.base.errors import LhkitError, MissingPackageError, UsageError
+from lhkit.base.locales import available_locales
 from lhkit.base.locales.messages import translate
 from lhkit.base.redaction import hide, masked
 from lhkit.base.text import one_line, printable
@@ -47,14 +48,16 @@ class _LogFile(RotatingFileHandler):
 
 
 def finish(
-    run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]], locale: str = "en"
+    run: Runner,
+    start: Callable[["Settings"], tuple["Settings", Coroutine[Any, Any, int]]],
+    locale: str = "en",
 ) -> None:
     """Run a command and exit with its code; an error becomes one line on standard error.
 
     Args:
         run: runs a coroutine to its end.
-        command: returns the coroutine of the command.
-        locale: language of the errors.
+        start: returns the settings of the project and the command, from those of the environment.
+        locale: language of the errors until the settings are known.
 
     Raises:
         typer.Exit: always, with the exit code.
@@ -66,8 +69,10 @@ def finish(
         settings = load_settings()
         hide(settings.api_key)
         log = log_to_file(settings)
+        settings, command = start(settings)
+        locale = settings.locale if settings.locale in available_locales() else locale
         with _printed_notices(settings.locale):
-            code = run(command(settings))
+            code = run(command)
     except (UsageError, MissingPackageError) as error:  # another try would end the same
         code = _print_error(error, ExitCode.USAGE, locale)
     except LhkitError as error:

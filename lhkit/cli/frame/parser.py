@@ -75,7 +75,7 @@ def build_parser(run: Runner, locale: str | None = None) -> typer.Typer:
         run: runs a command's coroutine to its end.
         locale: language of help and errors; that of the user by default.
     """
-    spoken = locale or _locale_of_help()
+    spoken = locale or _spoken_locale()
     set_up_help(spoken)
 
     class Commands(Spoken, TyperGroup):
@@ -110,10 +110,11 @@ def build_parser(run: Runner, locale: str | None = None) -> typer.Typer:
     return app
 
 
-def _locale_of_help() -> str:
+def _spoken_locale() -> str:
+    """Return the language of the user; English for an invalid one, which the command reports."""
     try:
         return user_locale()
-    except UsageError:  # a command reports the invalid variable
+    except UsageError:
         return FALLBACK
 
 

@@ -1,7 +1,7 @@
 """`lhkit init`: write a project to start from."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 from rich.console import Console
@@ -29,9 +29,20 @@ FILES = {
 }
 """The files of a project, and what they are copied from."""
 
+SHARED_FILES = {
+    "README.md": _TEMPLATE / "README.md",
+    ".gitignore": _TEMPLATE / "gitignore",
+    "pytest.ini": _TEMPLATE / "pytest.ini",
+}
+"""The files that a folder may have already: then it keeps them."""
+
+_PYTEST_FILES = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+
 
 class InitOptions(Options):
     """Options of `lhkit init`."""
+
+    project_keys: ClassVar = ()  # it writes the project
 
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", file_okay=False, help="Folder of the project.")
@@ -42,6 +53,9 @@ class InitOptions(Options):
 async def init_project(options: InitOptions, settings: Settings) -> int:
     """Write a toolset, three scenarios, a notebook and a CI workflow; overwrite nothing.
 
+    A README, `.gitignore` or configuration of pytest that exists is kept, and what is missing in it
+    is printed.
+
     Raises:
         UsageError: a file exists already.
         OSError: a file cannot be written.
@@ -51,12 +65,23 @@ async def init_project(options: InitOptions, settings: Settings) -> int:
         raise UsageError(
             f"{options.folder / existing[0]} exists already. Give another folder, or move it away."
         )
-    for name, source in FILES.items():
+    kept = [name for name in SHARED_FILES if _is_there(options.folder, name)]
+    written = {**FILES, **{k: v for k, v in SHARED_FILES.items() if k not in kept}}
+    for name, source in written.items():
         target = options.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, source.read_bytes())
     catalog, console = load_catalog(settings.locale), Console()
-    for name in FILES:
-        print_lines([str(options.folder / name)], console)
+    print_lines((str(options.folder / name) for name in written), console)
+    for name in kept:
+        if name != "README.md":
+            missing = SHARED_FILES[name].read_text(encoding="utf-8").splitlines()[-1]
+            print_lines([catalog.text("init.kept", name=name, line=missing)], console)
     print_lines([catalog.text("init.next", folder=options.folder)], console)
     return ExitCode.OK
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    """Return whether a folder has a file, or another one that pytest would read."""
+    names = _PYTEST_FILES if name == "pytest.ini" else (name,)
+    return any((folder / each).exists() for each in names)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 from rich.console import Console
@@ -48,7 +48,10 @@ _DRY_PORT = 8000  # printed instead of a free port
 
 
 class ServeOptions(Options):
-    """Options of `lhkit serve`."""
+    """Options of `lhkit serve`; the model of a project is one that a server has already."""
+
+    project_keys: ClassVar = ("locale",)
+    prints_data: ClassVar = True
 
     model: Annotated[
         str | None,

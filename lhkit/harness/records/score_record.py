@@ -22,7 +22,7 @@ ScoreKey: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreValue:
-    """One value of a score: `None` if it does not apply to the sample."""
+    """One value of a score: None if a key of a mapping does not apply to the sample."""
 
     name: str
     value: bool | float | None
@@ -38,7 +38,8 @@ class ScoreRecord:
         score: the name of the score.
         source_sha256: the hash of the score's source.
         fails: whether a False fails the sample.
-        values: one value, named as the score, or one for each name of a mapping.
+        values: one value, named as the score, or one for each name of a mapping; none if the score
+            does not apply to the sample, or failed.
         error: why the score has no values; empty if it has.
         duration_s: seconds of the computation.
     """

@@ -464,7 +464,7 @@ async def _moving(bar: "tqdm[Any]", wall: WallClock) -> AsyncIterator[None]:
     if bar.disable or not getattr(bar.fp, "isatty", bool)():
         yield
         return
-    reading = load_catalog(load_settings().locale).text("eval.reading")
+    reading = load_catalog(load_settings().locale).text("chat.reading")
 
     async def tick() -> None:
         while True:

@@ -374,11 +374,13 @@ def _error_text(error: BaseException) -> str:
 
 
 def score_values(score: Score, returned: Any) -> Iterator[ScoreValue]:
-    """Yield the values in what a score returned.
+    """Yield the values in what a score returned; none if it does not apply.
 
     Raises:
         ScoreFailure: it is not valid; the message says why.
     """
+    if returned is None:
+        return
     if not isinstance(returned, Mapping):
         yield _value(score.name, returned, is_check=score.fails)
         return

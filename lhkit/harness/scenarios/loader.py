@@ -1,13 +1,28 @@
 """Loading of scenario files, with every issue by file, line and field."""
 
+import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import Any
 
 from lhkit.base.errors import ScenarioError
+from lhkit.base.notices import NOTICE
 from lhkit.harness.scenarios.documents import Document, read_document
 from lhkit.harness.scenarios.issues import Issue, Path
 from lhkit.harness.scenarios.scenario import Scenario, format_entry_path, validate_entry
+
+_log = logging.getLogger(__name__)
+
+_YAML = frozenset({".yaml", ".yml"})
+_NAMED = re.compile(r".+\.scenario\.(ya?ml|jsonl?)", re.IGNORECASE)
+"""The names of files that have to be scenarios."""
+
+_TURNS = re.compile(r"""^[\s{,-]*["']?turns["']?\s*:""", re.MULTILINE)
+_FEW_KEYS = 2
+_READ_CHARS = 100_000
+_SHOWN_FILES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +67,8 @@ def load_scenarios(
 
     Args:
         paths: one or more files in YAML, JSON (`*.json`: a list) or JSONL (`*.jsonl`: a scenario a
-            line), or folders, which are searched for `*.yaml` and `*.yml`.
+            line), or folders, in which lists of scenarios are taken from `*.yaml` and `*.yml`, and
+            all `*.scenario.*`. Other YAML files of a folder are skipped, with a notice.
         limit: the most scenarios to return; no file is read once there are so many.
 
     Raises:
@@ -75,10 +91,7 @@ def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -
     """
     scenarios: dict[str, tuple[Scenario, Origin]] = {}
     issues: list[SourceIssue] = []
-    for file in _scenario_files(paths):
-        if limit is not None and len(scenarios) >= limit:
-            break
-        document = read_document(file)
+    for file, document in _documents(paths):
         for origin, scenario in _parse_document(file, document, issues):
             if scenario.id in scenarios:
                 first = scenarios[scenario.id][1]
@@ -89,6 +102,8 @@ def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -
                 issues.append(issue)
             else:
                 scenarios[scenario.id] = (scenario, origin)
+        if limit is not None and len(scenarios) >= limit:
+            break
     return Sources(
         scenarios=tuple(scenario for scenario, _ in scenarios.values()),
         origins={name: origin for name, (_, origin) in scenarios.items()},
@@ -96,22 +111,82 @@ def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -
     )
 
 
-def _scenario_files(paths: Iterable[FilePath | str]) -> list[FilePath]:
-    files: dict[FilePath, FilePath] = {}
+def _documents(paths: Iterable[FilePath | str]) -> Iterator[tuple[FilePath, Document]]:
+    """Yield each scenario file once, read; a notice counts the other files of folders."""
+    seen: set[FilePath] = set()
+    skipped: dict[FilePath, FilePath] = {}
     for path in map(FilePath, paths):
-        listed = [path]
-        if path.is_dir():
-            listed = sorted(
-                file
-                for file in path.rglob("*")
-                if file.suffix.lower() in {".yaml", ".yml"}
-                and not any(part.startswith(".") for part in file.relative_to(path).parts)
-            )
-        if not listed or not all(file.is_file() for file in listed):
+        is_folder, is_empty = path.is_dir(), True
+        for file in _files_in(path) if is_folder else [path] if path.is_file() else []:
+            real = file.resolve()
+            if real in seen:
+                is_empty = False
+            elif document := _read_suite(file, must_be_one=not is_folder):
+                is_empty = False
+                seen.add(real)
+                yield file, document
+            else:
+                skipped[real] = file
+        if is_empty:
             raise ScenarioError(f"{path}: no scenario file there: give a *.yaml file or a folder")
-        for file in listed:
-            files.setdefault(file.resolve(), file)
-    return list(files.values())
+    if names := [file.name for real, file in skipped.items() if real not in seen]:
+        more = ["…"] if len(names) > _SHOWN_FILES else []
+        values = {"count": len(names), "files": ", ".join([*names[:_SHOWN_FILES], *more])}
+        text = "skipped %(count)s files that are no lists of scenarios: %(files)s"
+        _log.warning(text, values, extra={NOTICE: ("scenarios.skipped", values)})
+
+
+def _files_in(folder: FilePath) -> list[FilePath]:
+    """Return the files of a folder that may contain scenarios, without those of hidden folders."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if (file.suffix.lower() in _YAML or _NAMED.fullmatch(file.name))
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
+
+
+def _read_suite(file: FilePath, *, must_be_one: bool) -> Document | None:
+    """Return the document of a file that is meant as a list of scenarios, valid or not.
+
+    A scenario has turns, or several of the other fields, or nothing else; a list may lack its
+    dashes. A file that cannot be parsed is taken if a line of it begins with `turns:`.
+
+    Raises:
+        ScenarioError: it is meant so, and cannot be read.
+    """
+    must_be_one = must_be_one or _NAMED.fullmatch(file.name) is not None
+    try:
+        document = read_document(file)
+    except ScenarioError:  # too large, or not text
+        if must_be_one or _has_line_of_turns(file):
+            raise
+        return None
+    value = document.value
+    if isinstance(value, list):
+        is_meant = any(map(_is_entry, value))
+    else:
+        is_meant = _has_turns(value) or (value is None and _has_line_of_turns(file))
+    return document if must_be_one or is_meant else None
+
+
+def _has_line_of_turns(file: FilePath) -> bool:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as text:
+            return _TURNS.search(text.read(_READ_CHARS)) is not None
+    except OSError:
+        return True  # what cannot be opened is reported
+
+
+def _is_entry(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    known = Scenario.model_fields.keys() & value.keys()
+    return _has_turns(value) or len(known) >= _FEW_KEYS or (known == value.keys() and bool(known))
+
+
+def _has_turns(value: Any) -> bool:
+    return isinstance(value, dict) and "turns" in value
 
 
 def _parse_document(

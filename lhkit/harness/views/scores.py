@@ -113,6 +113,8 @@ def result_lines(result: ScoreRecord, catalog: Catalog) -> Iterator[str]:
     """Yield the values of a score of one sample, or why it failed."""
     if result.error:
         yield f"{result.score}: {catalog.text('scores.result_failed', error=result.error)}"
+    elif not result.values:
+        yield f"{result.score}: {catalog.text('scores.does_not_apply')}"
     for each in result.values:
         if each.value is None:
             shown = catalog.text("scores.does_not_apply")

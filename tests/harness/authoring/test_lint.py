@@ -43,6 +43,7 @@ GOOD = """\
       reply: {contains_any: ["기록"]}
   final:
     tracker: [{habit_id: daily-walk, date: 2026-06-17, value: done}]
+  locale: ko
 """
 LAX = """\
 - id: a-en-01

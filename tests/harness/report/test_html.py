@@ -6,11 +6,12 @@ import pytest
 
 from lhkit.base.errors import UsageError
 from lhkit.harness.records.record import SampleRecord, TurnScore, Verdict
-from lhkit.harness.records.transcript import catalog_in
 from lhkit.harness.results.compare import compare
 from lhkit.harness.views.html import MAX_CHARS
 from lhkit.harness.views.sample import Sample
 from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, Parsed, full_record, run_of
+
+pytestmark = pytest.mark.usefixtures("korean")
 
 ELEMENTS = {
     *("div", "p", "b", "ul", "li", "span", "code", "section", "h3", "h4", "small", "pre", "i"),
@@ -177,10 +178,3 @@ def test_comparison_html_limits_flips_and_counts_the_rest() -> None:
     html = html_of(compare(before, after))
     assert html.count("<details") == 15
     assert "그리고 5개 더" in html
-
-
-@pytest.mark.parametrize(
-    ("locales", "chosen"), [(["en"], "en"), (["ko"], "ko"), (["ko", "en"], "ko"), (["fr"], "ko")]
-)
-def test_catalog_of_samples_is_their_language(locales: list[str], chosen: str) -> None:
-    assert catalog_in(locales).locale == chosen

@@ -167,7 +167,7 @@ def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[Samp
 
 
 @pytest.mark.parametrize(
-    ("change", "where", "reused"), [("scenario", "chat-1", 2), ("model", "", 0), ("tools", "ko", 0)]
+    ("change", "where", "reused"), [("scenario", "chat-1", 2), ("model", "", 0), ("tools", "en", 0)]
 )
 async def test_resumption_reports_changes(
     play: Play, load: Load, toolset: Any, change: str, where: str, reused: int

@@ -55,7 +55,7 @@ NOTES = """
 CHANGES = {
     "the user's messages differ today": ("user: add milk", "user: add milk please"),
     "the initial state differs today": ("text: old", "text: older"),
-    "the locale was ko and is en today": ("ac: AC-4", "ac: AC-4\n  locale: en"),
+    "the locale was en and is ko today": ("ac: AC-4", "ac: AC-4\n  locale: ko"),
     "turn 0: the gate is answered differently today": ("confirm: accept", "confirm: reject"),
     "turn 1: the gate is answered differently today": ("[reject]", "[accept]"),
     "turn 2: the gate is answered differently today": ("confirm: absent", "confirm: reject"),

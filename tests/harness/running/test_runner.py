@@ -409,7 +409,7 @@ async def test_manifest_contains_provenance_and_invocations(
     assert manifest["versions"]["scipy"]
     assert manifest["models"][0]["model"] == "gold"
     assert manifest["sampling"][0]["temperature"] == 0.0
-    assert manifest["locales"]["ko"]["tools"][0]["name"] == "find_notes"
+    assert manifest["locales"]["en"]["tools"][0]["name"] == "find_notes"
     assert set(manifest["scenarios"]) == {"chat-0", "chat-1"}
     (invocation,) = manifest["invocations"]
     moments = [invocation["started_at"], run.records[0].started_at, invocation["ended_at"]]

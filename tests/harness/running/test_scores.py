@@ -212,7 +212,6 @@ RETURNED: dict[str, tuple[Any, Any]] = {
     "bool": (True, True),
     "int": (3, 3.0),
     "negative": (-1.5, -1.5),
-    "none": (None, None),
     "numpy bool": (np.bool_(False), False),
     "numpy int": (np.int64(3), 3.0),
     "numpy array of one": (np.array(2.5), 2.5),
@@ -271,7 +270,9 @@ async def test_score_returns_values_or_fails_alone(scored_run: Run) -> None:
         ("x.shout", False, "why"),
         ("x.한국어", False, "이유"),
     ]
-    assert (await one_result(scored_run, score(lambda _: {}, name="x"))).values == ()
+    for nothing in ({}, None):
+        result = await one_result(scored_run, score(lambda _, r=nothing: r, name="x"))
+        assert (result.values, result.error) == ((), "")
     result = await one_result(scored_run, score(lambda _: 0, name="x", fails=True))
     assert (result.values, result.failures) == ((), ())
     assert "a check returned the number 0" in result.error

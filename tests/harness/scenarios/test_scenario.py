@@ -86,8 +86,33 @@ def test_turn_defaults_expect_no_call_and_any_reply(load: Load) -> None:
     turn = scenario.turns[0]
     assert (turn.expect.calls, turn.expect.extra, turn.confirm) == ((), "none", ())
     assert turn.reply == ExpectedReply()
-    assert (scenario.locale, scenario.world, scenario.final) == ("ko", {}, {})
+    assert (scenario.world, scenario.final) == ({}, {})
     assert scenario.today is None
+
+
+@pytest.mark.parametrize(
+    ("given", "messages", "locale"),
+    [
+        ({}, ["우유를 추가해 줘"], "ko"),
+        ({}, ["add milk", "응"], "ko"),
+        ({}, ["README.md 읽어 줘"], "ko"),
+        ({}, ["add milk", "12"], "en"),
+        ({}, ["füge Milch hinzu"], "en"),
+        ({"locale": "en"}, ["우유를 추가해 줘"], "en"),
+        ({"locale": "ko"}, ["add milk"], "ko"),
+    ],
+)
+def test_scenario_locale_is_by_default_what_the_user_writes(
+    given: dict[str, Any], messages: list[str], locale: str
+) -> None:
+    turns = [{"user": message} for message in messages]
+    assert Scenario.from_data({"id": "a", "turns": turns, **given}).locale == locale
+
+
+def test_scenario_with_an_invalid_turn_has_no_issue_about_its_locale() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        Scenario.from_data({"id": "a", "turns": [{"usr": "hi"}]})
+    assert "factory" not in str(caught.value)
 
 
 HEAD = "- id: a\n  ac: x\n  "
