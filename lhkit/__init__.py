@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.mcp.session import StateRead as StateRead
     from lhkit.mcp.toolset import McpToolset as McpToolset
     from lhkit.models.base import ModelRequest as ModelRequest
-    from lhkit.models.client.served import connect as connect
+    from lhkit.models.client.public import connect as connect
     from lhkit.models.client.transport import Endpoint as Endpoint
     from lhkit.models.recorded.cassette import CassetteModel as CassetteModel
     from lhkit.models.recorded.cassette import RecordingModel as RecordingModel
@@ -106,7 +106,7 @@ _NAMES = {
     "models.base": "ModelRequest",
     "models.recorded.cassette": "CassetteModel RecordingModel",
     "models.recorded.scripted": "Reply ScriptedModel",
-    "models.client.served": "connect",
+    "models.client.public": "connect",
     "models.client.transport": "Endpoint",
     "models.weights.weights": "ensure_weights",
     "conversation.responses": "Sampling",

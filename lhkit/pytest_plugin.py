@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 from lhkit.base.project_file import find_project_file
+from lhkit.base.spelling import in_pytest
 
 if TYPE_CHECKING:
     from lhkit.cli.suite_run import PlannedSuite, SuiteGate, SuitePlanner, SuiteRecorder
@@ -181,7 +182,7 @@ def pytest_configure(config: pytest.Config) -> None:
         try:
             plugin.require_valid()
         except LhkitError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(in_pytest(str(error))) from None
     config.pluginmanager.register(plugin, "lhkit-session")
 
 
@@ -529,6 +530,7 @@ class Plugin:
 
     def _refuse(self, session: pytest.Session, error: str) -> None:
         """End the session with one message, also from a worker of xdist."""
+        error = in_pytest(error)
         if not self.is_worker:
             raise pytest.UsageError(error)
         self.config.workeroutput["lhkit_error"] = error  # type: ignore[attr-defined]
@@ -591,7 +593,7 @@ class Plugin:
             InfrastructureError: it cannot be scored.
         """
         if self._error:
-            raise InfrastructureError(self._error)
+            raise InfrastructureError(in_pytest(self._error))
         planned = self._planned.get((sample.toolset, sample.path))
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
@@ -621,7 +623,9 @@ class Plugin:
             }
             self._manifest = ""
         if not record.is_valid:
-            raise InfrastructureError("\n".join([*record.score.reasons, *_occurred(record)]))
+            raise InfrastructureError(
+                in_pytest("\n".join([*record.score.reasons, *_occurred(record)]))
+            )
         return record
 
     @pytest.hookimpl(wrapper=True)

@@ -661,6 +661,31 @@ def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(
     assert len(output.splitlines()) <= LONGEST_PAGE
 
 
+def test_plugin_takes_the_project_file_where_no_option_is_given(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    (project / "lhkit.toml").write_text('toolset = "tools.py:toolset"\nmodel = "gold"')
+    code, output = run_pytest()
+    assert code == 0
+    assert "lhkit.toml: toolset tools.py:toolset, model gold" in output
+    assert outcomes(output) == {"passed": 3}
+    code, output = run_pytest("--lhkit-model=silent")
+    assert (code, outcomes(output)) == (1, {"failed": 3})
+    (project / "lhkit.toml").write_text('tolset = "tools.py:toolset"')
+    code, output = run_pytest()
+    assert code == 4
+    assert "lhkit.toml: unknown key 'tolset': did you mean toolset?" in output
+    assert len(output.splitlines()) < LONGEST_PAGE
+
+
+def test_plugin_runs_the_project_of_init(pytester: pytest.Pytester, run_pytest: RunPytest) -> None:
+    for name in ("lhkit.toml", "pytest.ini"):
+        shutil.copy(PROJECT / name, pytester.path)
+    (pytester.path / "tox.ini").unlink()
+    code, output = run_pytest()
+    assert (code, outcomes(output)) == (0, {"passed": 3})
+
+
 SCORES = """
 from lhkit import Sample, score
 
@@ -708,28 +733,3 @@ def test_invalid_score_is_refused_before_the_tests(run_pytest: RunPytest) -> Non
     code, output = run_pytest(*GOLD, "--lhkit-score=missing.py:writes")
     assert code == pytest.ExitCode.USAGE_ERROR
     assert "missing.py" in output
-
-
-def test_plugin_takes_the_project_file_where_no_option_is_given(
-    project: Path, run_pytest: RunPytest
-) -> None:
-    (project / "lhkit.toml").write_text('toolset = "tools.py:toolset"\nmodel = "gold"')
-    code, output = run_pytest()
-    assert code == 0
-    assert "lhkit.toml: toolset tools.py:toolset, model gold" in output
-    assert outcomes(output) == {"passed": 3}
-    code, output = run_pytest("--lhkit-model=silent")
-    assert (code, outcomes(output)) == (1, {"failed": 3})
-    (project / "lhkit.toml").write_text('tolset = "tools.py:toolset"')
-    code, output = run_pytest()
-    assert code == 4
-    assert "lhkit.toml: unknown key 'tolset': did you mean toolset?" in output
-    assert len(output.splitlines()) < LONGEST_PAGE
-
-
-def test_plugin_runs_the_project_of_init(pytester: pytest.Pytester, run_pytest: RunPytest) -> None:
-    for name in ("lhkit.toml", "pytest.ini"):
-        shutil.copy(PROJECT / name, pytester.path)
-    (pytester.path / "tox.ini").unlink()
-    code, output = run_pytest()
-    assert (code, outcomes(output)) == (0, {"passed": 3})

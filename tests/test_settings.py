@@ -1,15 +1,18 @@
 """Settings from the environment: unknown variables are refused, never ignored."""
 
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lhkit.base.errors import UsageError
+from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.cli.frame.project import ProjectKeys
 from lhkit.settings import Settings, load_settings
 
-PAGE = Path(__file__).parents[1] / "docs" / "servers.md"
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 VALUES = {
     "LHKIT_BASE_URL": "http://127.0.0.1:8000",
     "LHKIT_API_KEY": "secret",
@@ -63,4 +66,21 @@ def test_load_settings_ignores_other_variables(name: str, monkeypatch: pytest.Mo
 
 def test_settings_page_lists_all_settings() -> None:
     named = re.findall(r"LHKIT_[A-Z_]+", PAGE.read_text(encoding="utf-8"))
-    assert {*named} == {*VALUES} == {f"LHKIT_{field.upper()}" for field in Settings.model_fields}
+    assert (
+        {*named} - {"LHKIT_"}
+        == {*VALUES}
+        == {f"LHKIT_{field.upper()}" for field in Settings.model_fields}
+    )
+
+
+def test_configuration_page_lists_all_keys_of_a_project() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("## lhkit.toml")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", text, re.M) == list(ProjectKeys.model_fields)
+    example = text.partition("```toml\n")[2].partition("```")[0]
+    assert tomllib.loads(example).keys() == ProjectKeys.model_fields.keys()
+    ProjectKeys.model_validate(tomllib.loads(example))
+
+
+def test_configuration_page_lists_all_exit_codes() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("## Exit codes")[2]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.M)] == list(ExitCode)

@@ -165,8 +165,3 @@ def p_value(p: float) -> str:
 def number_of_seconds(value: float | None) -> str:
     """Return seconds with three figures, without the unit; a dash for None."""
     return NOTHING if value is None else f"{value:.3f}" if value < 1 else f"{value:.2f}"
-
-
-def seconds(value: float | None) -> str:
-    """Return seconds with three figures and the unit, such as `0.123 s`; a dash for None."""
-    return NOTHING if value is None else f"{number_of_seconds(value)} s"

@@ -180,7 +180,8 @@ async def _write_scenarios(
     with _removed_on_error(into):
         _write_files(into, {**imported.files, TOOLSET_FILE: imported.toolset})
         total = sum(len(suite.scenarios) for suite in imported.suites)
-        with tqdm(total=total, unit="scenario", disable=None) as bar:
+        unit = load_catalog(settings.locale).text("import.unit")
+        with tqdm(total=total, unit=unit, disable=None) as bar:
             unwritten: list[Loss] = []
             suites = [
                 await _check_suite(part, text, into, extension, bar.update)

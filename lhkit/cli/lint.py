@@ -59,8 +59,7 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
     if selection is not None:
         console.print(selection_line(selection, catalog), soft_wrap=True, markup=False)
     for finding in findings:
-        said = replace(finding, message=catalog.translate(finding.message))
-        text = Text(printable(str(said)), style=_STYLES[finding.level])
+        text = Text(printable(finding.text(catalog)), style=_STYLES[finding.level])
         console.print(text, soft_wrap=True)
     if not sources.issues and (note := _gate_note(options, len(sources.scenarios), catalog)):
         console.print(note, soft_wrap=True)

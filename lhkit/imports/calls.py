@@ -16,7 +16,7 @@ from lhkit.base.errors import UsageError
 from lhkit.imports.chat_files import ChatFile, RecordedChat, read_chat_file
 from lhkit.imports.importers import Imported, Loss, Remark
 from lhkit.imports.openai_messages import Source, convert_chats, slug_of
-from lhkit.imports.row_shapes import FORMATS
+from lhkit.imports.row_shapes import FORMATS, OTHER_NAMES
 
 _MAX_VALUES = 20
 """A key of the rows with more values does not become a tag, unless they are repeated."""
@@ -49,9 +49,10 @@ async def import_calls(
         UsageError: a file or the split is missing or invalid, or there is no such format.
         MissingPackageError: Parquet files need pyarrow.
     """
-    if format is not None and format not in FORMATS:
+    shape = None if format is None else OTHER_NAMES.get(format, format)
+    if shape is not None and shape not in FORMATS:
         raise UsageError(f"Unknown format {format!r}: give one of {', '.join(FORMATS)}.")
-    read = {file: read_chat_file(file, format) for file in dict.fromkeys(files)}
+    read = {file: read_chat_file(file, shape) for file in dict.fromkeys(files)}
     chats = [chat for source in read.values() for chat in source.chats]
     remarks = [_formats(chats)]
     if split is not None:

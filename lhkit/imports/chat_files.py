@@ -21,7 +21,7 @@ from lhkit.imports.functions import build_registry, replay_handler
 from lhkit.imports.importers import MAX_LISTED, cut_list
 from lhkit.imports.message_shapes import is_message
 from lhkit.imports.row_shapes import to_messages
-from lhkit.imports.tables import TABLE_SUFFIXES, DataFile, data_files, read_table
+from lhkit.imports.tables import TABLE_SUFFIXES, DataFile, data_files, is_split, read_table
 from lhkit.imports.tool_shapes import ToolList, read_tools
 
 _NO_TOOLS = ToolList(functions=(), repairs={})
@@ -93,8 +93,9 @@ def read_chat_file(source: Path, shape: str | None = None) -> ChatFile:
         if name != Path(part.path.name):
             prefix = f"{name.parent.as_posix()}/"
             entries = [replace(entry, where=f"{prefix}{entry.where}") for entry in entries]
-        read = (_read_entry(entry, valid, shape) for entry in entries)
-        chats += [chat if chat.split else replace(chat, split=part.split) for chat in read]
+        for entry in entries:
+            chat = _read_entry(entry, valid, shape)
+            chats.append(replace(chat, split=chat.split or entry.split or part.split))
     if all(chat.error for chat in chats):
         lines = [f"{chat.where}: {chat.error}." for chat in chats]
         raise UsageError("\n".join(cut_list(lines, MAX_LISTED)))
@@ -133,11 +134,12 @@ def _read_text(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A decoded entry of a file, or the reason why it cannot be decoded."""
+    """A decoded entry of a file and its split, or the reason why it cannot be decoded."""
 
     where: str
     value: Any = None
     error: str = ""
+    split: str = ""
 
 
 def _split(file: Path, text: str, comments: list[str]) -> Iterator[_Entry]:
@@ -148,6 +150,12 @@ def _split(file: Path, text: str, comments: list[str]) -> Iterator[_Entry]:
         return
     entries = _unwrapped(content)
     if isinstance(content, Mapping) and entries is content:
+        if content and all(is_split(str(k)) and isinstance(v, list) for k, v in content.items()):
+            for name, rows in content.items():
+                for number, row in enumerate(rows):
+                    where = f"{file.name}[{name}][{number}]"
+                    yield _Entry(where=where, value=row, split=str(name))
+            return
         entries = [content]
     elif _is_conversation(entries):
         entries = [entries]

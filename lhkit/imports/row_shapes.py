@@ -247,7 +247,10 @@ _FORMAT_TEXTS = (
         re.IGNORECASE,
     ),
     # Glaive
-    re.compile(r"\s*with access to the following functions\.\s*Use them if required\s*-?\s*"),
+    re.compile(
+        r"\s*(?:with|who has) access to the following functions(?: to help the user)?[.,]\s*"
+        r"(?:Use them if required|you can use the functions if needed)\s*-?\s*"
+    ),
 )
 
 
@@ -277,7 +280,7 @@ def split_instructions(text: str) -> tuple[str, list[Any] | None]:
     after = text[end:].lstrip(" .\n")
     rest = f"{text[:begin].rstrip()}\n{after}"
     for pattern in _FORMAT_TEXTS:
-        rest = pattern.sub("." if "with access" in pattern.pattern else "", rest)
+        rest = pattern.sub("." if "access" in pattern.pattern else "", rest)
     return re.sub(r"\n{3,}", "\n\n", rest).strip(), tools
 
 
@@ -406,3 +409,6 @@ SHAPES: tuple[RowShape, ...] = (
 
 FORMATS = tuple(dict.fromkeys(shape.name for shape in SHAPES))
 """The values of `--format`."""
+
+OTHER_NAMES = {"sharegpt": "hermes", "apigen": "xlam", "messages": "openai"}
+"""Other names of formats."""

@@ -57,6 +57,11 @@ def _split_of(path: Path) -> str:
     return ""
 
 
+def is_split(name: str) -> bool:
+    """Return whether this is the name of a split."""
+    return _SPLIT.fullmatch(name) is not None
+
+
 def read_table(file: Path) -> list[dict[str, Any]]:
     """Return the rows of a Parquet or Arrow file.
 

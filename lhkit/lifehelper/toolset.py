@@ -21,6 +21,7 @@ from lhkit.conversation.responses import Sampling
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.criteria import CRITERIA, chat_criterion
+from lhkit.lifehelper.locales import life_helper_catalog
 from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
 from lhkit.lifehelper.rules import State, find_broken_rules
 from lhkit.lifehelper.schemas import tool_texts
@@ -71,25 +72,27 @@ class _Summaries:
     protocols: ProtocolCatalog
 
     def add_habit(self, args: Mapping[str, Any], catalog: Catalog) -> str:
+        texts = life_helper_catalog(catalog.locale)
         anchors = [
-            catalog.text(f"summary.{name}", text=text)
+            texts.text(f"summary.{name}", text=text)
             for name in ("when", "after_what")
             if (text := _one_line(args.get(f"anchor_{name}", "")))
         ]
-        return catalog.text(
+        return texts.text(
             "summary.add_habit",
             title=self._title(args["protocol_id"], catalog.locale),
-            frame=catalog.text(f"frame.{args['frame_level']}"),
+            frame=texts.text(f"frame.{args['frame_level']}"),
             sentence=_one_line(args["framed_text"]),
             anchors=" / ".join(anchors) or "-",
         )
 
     def log_tracker_entry(self, args: Mapping[str, Any], catalog: Catalog) -> str:
-        return catalog.text(
+        texts = life_helper_catalog(catalog.locale)
+        return texts.text(
             "summary.log_tracker_entry",
             habit=self._title(args["habit_id"], catalog.locale),
-            date=args.get("date") or catalog.text("summary.today"),
-            value=catalog.text(f"summary.{args['value']}"),
+            date=args.get("date") or texts.text("summary.today"),
+            value=texts.text(f"summary.{args['value']}"),
         )
 
     def _title(self, key: str, locale: str) -> str:

@@ -4,7 +4,9 @@ import asyncio
 from datetime import datetime
 from pathlib import Path
 
+from lhkit.base.locales import available_locales
 from lhkit.conversation.responses import Sampling
+from lhkit.lifehelper.locales import life_helper_catalog
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.base import ChatModel
 from lhkit.models.recorded.scripted import ScriptedModel
@@ -82,6 +84,19 @@ def demo_panel(
         chunk_chars=3,
         pause=lambda: asyncio.sleep(pace_s),
     )
-    return life_helper_panel(
-        model, path, locale=locale, opt_in=True, now=now, record=record, settings=settings
+    return ChatPanel(
+        model=model,
+        toolset=LifeHelperToolset(sampling=Sampling()),
+        file=path,
+        now=None if now is None else lambda: now,
+        locale=locale,
+        opt_in=True,
+        record=record,
+        examples={
+            name: [
+                life_helper_catalog(name).text(f"script.example_{number}") for number in (1, 2, 3)
+            ]
+            for name in available_locales()
+        },
+        settings=settings,
     )

@@ -8,13 +8,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lhkit.base.locales import Catalog, load_catalog, written_locale
+from lhkit.base.locales import Catalog, written_locale
 from lhkit.conversation.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
+from lhkit.lifehelper.locales import life_helper_catalog
 from lhkit.models.base import ModelRequest
 from lhkit.models.recorded.scripted import Reply, call, say
 
 _QUERY_CHARS = 50
+_NAMED_DAY = re.compile(r" = (\d{4}-\d{2}-\d{2})")  # such as `yesterday = 2026-06-14`
+_NOT_DONE = re.compile(r"못|안 |않|\b(?:not|didn't|skipped|missed)\b")
+_FINAL_OF_PAST = 20  # index of ㅆ among the 28 final consonants of Hangul
+_PAST = "".join(
+    c for c in map(chr, range(0xAC00, 0xD7A4)) if (ord(c) - 0xAC00) % 28 == _FINAL_OF_PAST
+)
+_ENGLISH = {"카페인": "caffeine", "물": "water", "스트레칭": "stretching", "산책": "walk"}
+"""Words of Korean messages to English tools: ids and titles are English there."""
+_FILLER = re.compile(
+    r"오늘|어제|그제|기록\S*|했어\S*|완료\S*|체크\S*|해\S?|줘"
+    r"|today|yesterday|log|did|done|record|it|i|my|the|for|please|habit|entry|as"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +37,11 @@ class _Turn:
     text: str
     calls: Sequence[ToolCallMessage]
     catalog: Catalog
+    day: str = ""
+    """The day that the message names, as the context line resolves it."""
 
     def say(self, key: str, **values: object) -> Reply:
-        return say(self.catalog.text(f"demo.{key}", **values))
+        return say(self.catalog.text(f"script.{key}", **values))
 
 
 _Intent: TypeAlias = Callable[[_Turn], Reply]
@@ -40,8 +55,9 @@ def demo_reply(request: ModelRequest) -> Reply:
     if not isinstance(message, UserMessage):
         return Reply()
     calls = [m for m in messages[last:] if isinstance(m, ToolCallMessage)]
-    catalog = load_catalog(written_locale([message.text]))
-    turn = _Turn(text=message.text, calls=calls, catalog=catalog)
+    catalog = life_helper_catalog(written_locale([message.text]))
+    named = _NAMED_DAY.search(message.context)
+    turn = _Turn(text=message.text, calls=calls, catalog=catalog, day=named[1] if named else "")
     text = turn.text.casefold()
     answer = next((intent for pattern, intent in _INTENTS if re.search(pattern, text)), _small_talk)
     return _failure_reply(turn) or answer(turn)
@@ -73,7 +89,7 @@ def _add(turn: _Turn) -> Reply:
             data = _data(turn)
             title = data.get("habit", {}).get("title", "")
             key = "already" if data.get("already_active") else "added"
-            return turn.say(key, title=title, anchor=turn.catalog.text("demo.anchor"))
+            return turn.say(key, title=title, anchor=turn.catalog.text("script.anchor"))
 
 
 def _proposal(turn: _Turn) -> Reply:
@@ -83,10 +99,10 @@ def _proposal(turn: _Turn) -> Reply:
     args = {
         "protocol_id": hits[0]["id"],
         "frame_level": "identity",
-        "framed_text": turn.catalog.text("demo.sentence"),
-        "anchor_after_what": turn.catalog.text("demo.anchor"),
+        "framed_text": turn.catalog.text("script.sentence"),
+        "anchor_after_what": turn.catalog.text("script.anchor"),
     }
-    text = turn.catalog.text("demo.adding", title=hits[0]["title"])
+    text = turn.catalog.text("script.adding", title=hits[0]["title"])
     return Reply(text=text, calls=(ToolCall(name="add_habit", args=args),))
 
 
@@ -98,7 +114,12 @@ def _log(turn: _Turn) -> Reply:
             habits = _data(turn).get("habits", ())
             if not habits:
                 return turn.say("no_habits")
-            return call("log_tracker_entry", habit_id=_best_match(turn.text, habits), value="done")
+            habit = _match(turn.text, habits)
+            if habit is None:
+                return turn.say("which_habit", list=_listed(habits))
+            value = "blank" if _NOT_DONE.search(turn.text.casefold()) else "done"
+            day = {"date": turn.day} if turn.day else {}
+            return call("log_tracker_entry", habit_id=habit, value=value, **day)
         case _:
             return _logged(turn)
 
@@ -115,16 +136,29 @@ def _logged(turn: _Turn) -> Reply:
     )
 
 
-def _best_match(text: str, habits: Sequence[Mapping[str, Any]]) -> str:
-    """Return the id of the habit that shares most bigrams with a text."""
-    wanted = _bigrams(text)
-    best = max(habits, key=lambda habit: len(wanted & _bigrams(f"{habit['title']} {habit['id']}")))
-    return str(best["id"])
+def _match(text: str, habits: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the id of the habit that a text names; the only one if it names nothing."""
+    wanted = [word for word in _words(text) if not _FILLER.fullmatch(word)]
+    wanted += [english for korean, english in _ENGLISH.items() if korean in wanted]
+    if not wanted and len(habits) == 1:
+        return str(habits[0]["id"])
+
+    def hits(habit: Mapping[str, Any]) -> int:
+        names = _words(f"{habit['title']} {habit['id']}")
+        return sum(any(_is_same_word(word, name) for name in names) for word in wanted)
+
+    best = max(habits, key=hits)
+    return str(best["id"]) if hits(best) else None
 
 
-def _bigrams(text: str) -> set[str]:
-    letters = re.sub(r"\W", "", text.casefold())
-    return {letters[i : i + 2] for i in range(len(letters) - 1)}
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.casefold())
+
+
+def _is_same_word(one: str, other: str) -> bool:
+    """Compare two words without their endings: `카페인을` and `카페인`, `walked` and `walk`."""
+    stem = 4 if one.isascii() else 2
+    return one == other or (min(len(one), len(other)) >= stem and one[:stem] == other[:stem])
 
 
 def _list(turn: _Turn) -> Reply:
@@ -133,7 +167,11 @@ def _list(turn: _Turn) -> Reply:
     habits = _data(turn).get("habits", ())
     if not habits:
         return turn.say("no_habits")
-    return turn.say("habits", list="\n".join(f"- **{habit['title']}**" for habit in habits))
+    return turn.say("habits", list=_listed(habits))
+
+
+def _listed(habits: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(f"- **{habit['title']}**" for habit in habits)
 
 
 def _report(turn: _Turn) -> Reply:
@@ -148,9 +186,9 @@ def _report(turn: _Turn) -> Reply:
 def _report_line(turn: _Turn, habit: Mapping[str, Any]) -> str:
     rate = habit["done_rate"]
     return turn.catalog.text(
-        "demo.report_line",
+        "script.report_line",
         title=habit["title"],
-        rate=turn.catalog.text("demo.no_rate") if rate is None else f"{rate:.0%}",
+        rate=turn.catalog.text("script.no_rate") if rate is None else f"{rate:.0%}",
         days=habit["streak_days"],
     )
 
@@ -180,6 +218,8 @@ _INTENTS: Sequence[tuple[str, _Intent]] = (
     (r"목록|습관.*(뭐|보여|알려)|\blist\b|my habits", _list),
     (r"연속|달성|통계|얼마나|streak|progress|how often", _report),
     (r"기록|했어|완료|체크|\blog\b|\bdid\b|\bdone\b|record", _log),
+    (rf"^(?!.*고마)[^?]*[{_PAST}](?<![있겠])(?:어|다|습니)", _log),
+    (r"^[^?]*\bi (?:\w+ed|drank|took|went|slept|ate)\b", _log),
     (r"추천|찾아|방법|recommend|find|suggest", _find),
 )
 """The first pattern found in the user's message selects the reply."""

@@ -27,7 +27,8 @@ class Session(Protocol):
       default key is `id`.
     - `broken_rules(before, after)` returns (code, detail) of each domain rule that the state
       `after` breaks and `before` did not. With a third parameter, or one named `calls`, it also
-      gets the calls of the conversation (`tool`, `effective_args`, `outcome`, `ran`, …), in order.
+      gets the calls of the conversation in order, as `Sample.calls` has them: `tool`, `run` (the
+      arguments that ran, or None), `outcome`, `result`, ….
     - `in_locale(locale)` returns a session over the same data in another language; closing either
       closes both. Without it, a panel that changes its language opens a new state.
     - `waits = True`: as for a `Toolset`, for its state alone; then a chat does not compare it.
@@ -167,7 +168,7 @@ def isolation_issue(toolset: Toolset) -> str:
     return (
         f"the toolset {name_of(toolset)} is not isolated, so calls that no person approves would "
         "reach real data. Give each session a {folder} of its own, or declare isolated = true if "
-        "a session changes nothing outside itself, see docs/mcp.md"
+        "a session changes nothing outside itself, see the page MCP of the documentation"
     )
 
 

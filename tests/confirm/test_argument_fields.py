@@ -350,6 +350,12 @@ def test_edited_argument_is_the_value_that_the_schema_means(
             'JSON 목록 (항목마다 "open", "closed" 중 하나)',
         ),
         (
+            {"type": "array", "items": {"enum": ["a", 1]}},
+            "a",
+            'a JSON list (each item: one of "a", 1)',
+            'JSON 목록 (항목마다 "a", 1 중 하나)',
+        ),
+        (
             {"type": "array", "items": {"type": "integer"}, "minItems": 1},
             "[]",
             "a JSON list (each item: a whole number), at least 1 item",

@@ -16,7 +16,7 @@ from lhkit.settings import load_settings
 from tests.children import search_paths
 from tests.docs.pages import ROOT, blocks, files
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
 
 PAGE = ROOT / "docs" / "fine-tune.md"
 MODEL = "google/functiongemma-270m-it"
@@ -115,7 +115,7 @@ def test_four_commands_run_on_made_rows(base: Path, tmp_path: Path) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=1200,
+            timeout=1800,
             check=False,
         )
         assert done.returncode == 0, (words, done.stdout[-3000:], done.stderr[-3000:])

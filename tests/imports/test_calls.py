@@ -19,6 +19,8 @@ from lhkit.harness.running.run import replay
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.imports.calls import import_calls
+from lhkit.imports.importers import Loss
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import Toolset, load, opened
@@ -306,10 +308,9 @@ async def test_import_calls_scores_one_response_in_every_format(
         assert await passes(scenario, imported.toolset, message(right), message([*right, *right]))
         for kind, calls in spoiled(row.calls).items():
             wrong = [(listed[tool], args) for tool, args in calls]
-            assert not await passes(scenario, imported.toolset, message(wrong)), (row, kind)
-            assert not await passes(scenario, imported.toolset, message(wrong), message(right)), (
-                f"{row}: {kind}, then right"
-            )
+            # the right answer after it is too late
+            replies = message(wrong), message(right)
+            assert not await passes(scenario, imported.toolset, *replies), f"{row}: {kind}"
 
 
 async def test_import_calls_plays_a_row_with_its_tools_only(import_rows: Any) -> None:
@@ -497,14 +498,17 @@ async def test_import_calls_plays_on_where_results_are_recorded(import_rows: Any
     assert "2 scenarios lack the result of a call" in "\n".join(imported.output)
 
 
-async def test_import_calls_makes_tags_of_metadata(import_rows: Any) -> None:
+async def test_import_calls_makes_tags_of_metadata(tmp_path: Path) -> None:
     rows = [
         {**openai(ROWS[0], 0), "id": f"x{n}", "difficulty": "easy", "note": f"row {n}"}
-        for n in range(25)
+        for n in range(21)
     ]
-    imported = await import_rows(rows)
-    assert imported.scenarios[0].tags == ("recorded", "openai", "test", "difficulty:easy")
-    assert "Values that mostly name a single row are not tags (1)\n  - note" in imported.notes
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    imported = await import_calls([file])
+    tags = ["recorded", "openai", "test", "difficulty:easy"]
+    assert imported.suites[0].scenarios[0]["tags"] == tags
+    assert Loss(code="metadata", where="note") in imported.losses
 
 
 async def test_accept_keeps_the_exact_figure_of_imported_calls(
@@ -549,3 +553,143 @@ async def test_imported_calls_need_no_reply_for_lint_and_mutate(import_rows: Any
     report = await mutate(imported.scenarios[:4], imported.toolset)
     assert [mutant.key for mutant in report.survivors] == []
     assert {"swap_tool", "reorder", "drop_call"} <= {mutant.kind for mutant in report.outcomes}
+
+
+MAP = {"function": {"name": "show_map", "arguments": {"query": "Bonn"}}}
+ASK = {"role": "user", "content": "Bonn?"}
+BONN = [("show_map", {"query": "Bonn"})]
+FENCED = '```json\n{"name": "show_map", "arguments": {"query": "Bonn"}}\n```'
+TAGGED = '<tool_call>\n{"name": "show_map", "arguments": {"query": "Bonn"}}\n</tool_call>'
+GEMMA = "<start_function_call>call:show_map{query:<escape>Bonn<escape>}<end_function_call>"
+V1 = (
+    "SYSTEM: You are an helpful assistant who has access to the following functions to help the "
+    f"user, you can use the functions if needed-\n{json.dumps(PLAIN[0], indent=4)}\nUSER: Bonn?\n"
+    'ASSISTANT: <functioncall> {"name":"show_map", "arguments":\'{"query": "Bonn"}\'} <|endoftext|>'
+)
+
+
+def answered(tools: Any = PLAIN, **answer: Any) -> dict[str, Any]:
+    return {"messages": [ASK, {"role": "assistant", **answer}], "tools": tools}
+
+
+def sharegpt(*turns: tuple[str, str], **more: Any) -> dict[str, Any]:
+    return {"conversations": [{"from": who, "value": text} for who, text in turns], **more}
+
+
+TAKEN: dict[str, tuple[Any, Any]] = {
+    "function_call of LLaMA-Factory": (
+        sharegpt(
+            ("human", "Bonn?"),
+            ("function_call", json.dumps(MAP["function"])),
+            tools=json.dumps(PLAIN),
+            system="Be kind.",
+        ),
+        [BONN],
+    ),
+    "xlam as objects, padded": (
+        {
+            "query": "Bonn?",
+            "tools": PLAIN,
+            "answers": [{"name": "show_map", "arguments": {"query": "Bonn", "zoom": None}}],
+        },
+        [BONN],
+    ),
+    "xlam with one call, encoded twice": (
+        {
+            "query": "Bonn?",
+            "tools": json.dumps(PLAIN),
+            "answers": json.dumps({"name": "show_map", "arguments": '{"query": "Bonn"}'}),
+        },
+        [BONN],
+    ),
+    "xlam with a reply": (
+        {"query": "Bonn?", "tools": json.dumps(PLAIN), "answers": "I cannot do that."},
+        [[]],
+    ),
+    "a call while thinking": (
+        sharegpt(
+            ("human", "Bonn?"),
+            ("gpt", f"<think>\nshow_map(query='x')?\n</think>\n{TAGGED}"),
+            tools=json.dumps(PLAIN),
+        ),
+        [BONN],
+    ),
+    "Anthropic's blocks": (
+        answered(
+            [{**PLAIN[0], "parameters": None, "input_schema": PLAIN[0]["parameters"]}],
+            content=[{"type": "tool_use", "id": "a", "name": "show_map", "input": BONN[0][1]}],
+        ),
+        [BONN],
+    ),
+    "function_call": (
+        answered(function_call={"name": "show_map", "arguments": BONN[0][1]}),
+        [BONN],
+    ),
+    "prompt and completion": (
+        {
+            "prompt": [ASK],
+            "completion": [{"role": "assistant", "tool_calls": [MAP]}],
+            "tools": PLAIN,
+        },
+        [BONN],
+    ),
+    "calls as text": (answered(tool_calls=json.dumps([MAP])), [BONN]),
+    "no arguments": (
+        answered(tool_calls=[{"function": {"name": "turn_on_light", "arguments": ""}}]),
+        [[("turn_on_light", {})]],
+    ),
+    "one call twice": (answered(tool_calls=[MAP, MAP]), [BONN * 2]),
+    "fenced JSON": (answered(content=FENCED), [BONN]),
+    "FunctionGemma's text": (answered(content=GEMMA), [BONN]),
+    "tools in the instructions": (
+        {
+            "messages": [
+                {"role": "system", "content": f"<tools>\n{json.dumps(PLAIN[0])}\n</tools>"},
+                ASK,
+                {"role": "assistant", "content": TAGGED},
+            ]
+        },
+        [BONN],
+    ),
+    "the name of a tool in a reply": (answered(content="show_map needs a city."), [[]]),
+    "Glaive's first version": ({"sample": V1}, [BONN]),
+    "Python values": (
+        spoken(
+            {**TOOLACE, "system": TOOLACE["system"].replace("Show Map", "Show.Map")},
+            "[Show.Map(query='it\\'s [Bonn], (really)')]",
+        ),
+        [[("Show_Map", {"query": "it's [Bonn], (really)"})]],
+    ),
+    "two turns": (
+        {
+            "messages": [
+                ASK,
+                {"role": "assistant", "tool_calls": [MAP]},
+                {"role": "user", "content": "Licht"},
+                {"role": "assistant", "tool_calls": [{"name": "turn_on_light", "args": {}}]},
+            ],
+            "tools": PLAIN,
+        },
+        [BONN, [("turn_on_light", {})]],
+    ),
+}
+
+
+async def test_import_calls_takes_other_forms_of_a_row(import_rows: Any) -> None:
+    imported = await import_rows([row for row, _ in TAKEN.values()])
+    taken = [
+        [[(c.tool, dict(c.args)) for c in turn.expect.calls] for turn in scenario.turns]
+        for scenario in imported.scenarios
+    ]
+    assert dict(zip(TAKEN, taken, strict=True)) == {
+        kind: calls for kind, (_, calls) in TAKEN.items()
+    }
+    texts = [row["text"] for s in imported.scenarios for row in s.world.get("instructions", ())]
+    assert not [text for text in texts if "<tool" in text or "JSON format" in text or "{" in text]
+
+
+async def test_import_calls_reads_splits_of_one_file(import_rows: Any) -> None:
+    rows = {"train": [xlam(ROWS[0], 0)], "test": [xlam(row, 1) for row in ROWS[:2]]}
+    imported = await import_rows(json.dumps(rows), name="r.json", split="test", format="apigen")
+    assert [scenario.id for scenario in imported.scenarios] == ["r-2", "r-3"]
+    assert imported.scenarios[0].tags == ("recorded", "xlam", "test")

@@ -15,6 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import lhkit
+from lhkit.base.errors import MissingPackageError, UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.cli.frame.parser import build_parser
 from tests.cli.test_help import EXAMPLES, never
 
@@ -126,6 +128,83 @@ def test_korean_texts_have_the_values_of_the_message(name: str) -> None:
         assert used <= {*range(count)}, english
         assert "{}" not in text, english
         assert re.search("[가-힣]", re.sub(r"\{\d\*?\}", "가", text)), english
+
+
+USAGE = {
+    "eval --nope": "그런 옵션은 없습니다: --nope",
+    "nope": "'nope' 명령은 없습니다.",
+    "compare": "'RUN_A' 인자가 없습니다.",
+    "eval --limit": "'--limit' 옵션에는 값이 있어야 합니다.",
+    "eval --limit x": "'--limit' 값이 올바르지 않습니다: 정수가 아닙니다",
+    "eval --repeats 0": "'--repeats' 값이 올바르지 않습니다: 1 이상이어야 합니다",
+    "eval --max-p95-turn 3": "'--max-p95-turn' 값이 올바르지 않습니다: '3'은(는) 시간이 아닙니다.",
+    "eval --json=yes": "그런 옵션은 없습니다: --json",
+    "eval --strict=yes": "그런 옵션은 없습니다: --strict",
+    "lint --json=yes": "'--json' 옵션은 값을 받지 않습니다.",
+    "lint --toolset=": "--toolset이(가) 비어 있습니다.",
+}
+
+
+@pytest.mark.parametrize(("line", "korean"), USAGE.items())
+def test_usage_errors_are_in_one_language(line: str, korean: str) -> None:
+    shown = CliRunner().invoke(build_parser(never, "ko"), line.split(), env={"COLUMNS": "200"})
+    assert shown.exit_code == 2
+    assert korean in shown.output
+    *_, message = (row for row in shown.output.splitlines() if row.startswith("│"))
+    assert english_in(message) == []
+    english = CliRunner().invoke(build_parser(never, "en"), line.split(), env={"COLUMNS": "200"})
+    assert not re.search("[가-힣]", english.output)
+
+
+MESSAGES = [
+    (
+        UsageError("no locale 'fr': choose one of en, ko"),
+        "언어 'fr'은(는) 없습니다. 다음 가운데 하나를 고르세요: en, ko",
+    ),
+    (
+        MissingPackageError.of_extra("altair", "eval"),
+        "altair이(가) 설치되어 있지 않습니다. `pip install 'lhkit[eval]'`로 설치하세요.",
+    ),
+    (
+        MissingPackageError.of_extra("altair", "eval", otherwise="leave --ray out"),
+        "altair이(가) 설치되어 있지 않습니다. "
+        "`pip install 'lhkit[eval]'`로 설치하거나, leave --ray out.",
+    ),
+    (
+        "turn 0: find was expected and not called",
+        "0번 턴: find을(를) 불러야 하는데 부르지 않았습니다",
+    ),
+    (
+        "turn 12: the reply does not match /a: (b|c)/",
+        "12번 턴: 답이 /a: (b|c)/에 맞지 않습니다",
+    ),
+    (
+        "all replies: the reply says 'not found'",
+        "모든 답: 답에 있으면 안 되는 말이 있습니다: 'not found'",
+    ),
+    (
+        "shop.yaml:3: must be one of a, b or a list: did you mean a?",
+        "shop.yaml:3: 다음이어야 합니다: 다음 가운데 하나: a, b 또는 목록. a을(를) 찾으셨나요?",
+    ),
+    ("must be a text or a whole number", "다음이어야 합니다: 글 또는 정수"),
+    # what a person wrote stays, even if it looks like a message of lhkit
+    ("the reply lacks 'unknown field'", "답에 'unknown field'이(가) 없습니다"),
+    ("tea or coffee: ready", "tea or coffee: ready"),
+    ("Bitte warten: kein Platz. Ende", "Bitte warten: kein Platz. Ende"),
+    ("카페인을 줄이자: no such thing\nzwei", "카페인을 줄이자: no such thing\nzwei"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("message", "korean"), MESSAGES)
+def test_translate_keeps_values_and_unknown_texts(message: object, korean: str) -> None:
+    assert load_catalog("ko").translate(message) == korean
+    assert load_catalog("en").translate(message) == str(message)
+
+
+def test_translate_is_quick_on_long_messages() -> None:
+    long = "a: b. c; " * 5_000
+    assert load_catalog("ko").translate(long) == long
 
 
 def english_in(text: str) -> list[str]:

@@ -1,9 +1,11 @@
 """The demo: its scripted assistant does what a first try needs, in Korean and in English."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from lhkit.base.locales import load_catalog
 from lhkit.conversation.messages import ModelMessage, ToolCallMessage
 from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.store import Store
@@ -22,8 +24,9 @@ NOTHING = {"ko": "아무것도 하지 않았", "en": "I did nothing"}
 
 @pytest.fixture
 def panel(locale: str, tmp_path: Path) -> ChatPanel:
-    settings = Settings(config_dir=tmp_path)
-    return demo_panel(tmp_path / "habits.sqlite3", locale, pace_s=0, settings=settings)
+    settings, now = Settings(config_dir=tmp_path), datetime(2026, 6, 15, 9, tzinfo=UTC)
+    file = tmp_path / "habits.sqlite3"
+    return demo_panel(file, locale, pace_s=0, now=now, settings=settings)
 
 
 def last_text(panel: ChatPanel) -> str:
@@ -60,7 +63,7 @@ async def test_demo_finds_adds_logs_and_lists(
     [
         ("ko", "안녕!", "안녕하세요"),
         ("ko", "고마워", "천만에요"),
-        ("ko", "오늘 날씨 어때?", "대본대로"),
+        ("ko", "오늘 날씨 어때?", "대본으로"),
         ("ko", "습관 목록", "아직 하고 있는 습관이 없어요"),
         ("ko", "스트레칭 기록해줘", "아직 하고 있는 습관이 없어요"),
         ("ko", "며칠 연속이야?", "아직 하고 있는 습관이 없어요"),
@@ -76,6 +79,54 @@ async def test_demo_replies_in_the_users_language(
 ) -> None:
     await panel.send(words, answers=[False])
     assert answer in last_text(panel)
+
+
+@pytest.mark.parametrize(
+    ("locale", "words", "habit", "date", "value"),
+    [
+        ("ko", "어제 카페인 지켰어", "caffeine-cutoff", "2026-06-14", "done"),
+        ("ko", "어제 카페인 지켰어, 기록해 줘", "caffeine-cutoff", "2026-06-14", "done"),
+        ("ko", "오늘 카페인 못 지켰어", "caffeine-cutoff", None, "blank"),
+        ("ko", "오늘 했어, 기록해줘", "caffeine-cutoff", None, "done"),
+        ("ko", "어제 물 마셨어, 기록해 줘", None, None, None),
+        ("ko", "어제 물 마셨어", None, None, None),
+        ("en", "Log caffeine for yesterday", "caffeine-cutoff", "2026-06-14", "done"),
+        ("en", "I skipped caffeine yesterday", "caffeine-cutoff", "2026-06-14", "blank"),
+        ("en", "Log it for today, I did it", "caffeine-cutoff", None, "done"),
+        ("en", "I drank water yesterday, log it", None, None, None),
+        ("en", "Log water for yesterday", None, None, None),
+    ],
+)
+async def test_demo_logs_the_habit_and_day_that_were_named(
+    panel: ChatPanel, locale: str, words: str, habit: str | None, date: str | None, value: str
+) -> None:
+    await panel.send(ADD[locale], answers=[True])
+    await panel.send(words, answers=[False])
+    calls = [item for item in panel.state.last_turn if isinstance(item, ToolCallMessage)]
+    assert calls[0].name == "list_habits"
+    if habit is None:
+        assert len(calls) == 1, "no habit of that: the assistant asks which one"
+        assert "- **" in last_text(panel)
+        return
+    day = {"date": date} if date else {}
+    assert calls[1].args == {"habit_id": habit, "value": value, **day}
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+async def test_demo_examples_are_understood_in_their_language(
+    panel: ChatPanel, locale: str
+) -> None:
+    examples = panel.widget.examples
+    assert len(examples) == 3
+    for text in examples:
+        await panel.send(text, answers=[True])
+        assert tools(panel)
+        assert "refused" not in last_text(panel)
+    other = {"ko": "en", "en": "ko"}[locale]
+    panel.set_locale(other)
+    assert panel.widget.examples == [
+        load_catalog(other).text(f"demo.example_{number}") for number in (1, 2, 3)
+    ]
 
 
 @pytest.mark.parametrize("locale", ["ko"])

@@ -16,6 +16,7 @@ from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.locales.messages import translate
+from lhkit.base.text import NOTHING, number_of_seconds
 
 _HANGUL = re.compile("[가-힣]")
 
@@ -36,6 +37,10 @@ class Catalog:
             KeyError: the locale has no such key, or a placeholder has no value.
         """
         return _FORMATTER.format(self.texts[key], **values)
+
+    def seconds(self, value: float | None) -> str:
+        """Return seconds with three figures and the unit, such as `0.123 s`; a dash for None."""
+        return NOTHING if value is None else self.text("table.seconds", n=number_of_seconds(value))
 
     def translate(self, message: object) -> str:
         """Return an English message of the code, such as an exception, in this locale."""
@@ -80,13 +85,17 @@ def written_locale(texts: Iterable[str]) -> str:
 
 
 @cache
-def load_catalog(locale: str) -> Catalog:
+def load_catalog(locale: str, package: str = __name__) -> Catalog:
     """Return the catalog of `locale`.
+
+    Args:
+        locale: the locale.
+        package: the package whose files `XX.toml` have the texts.
 
     Raises:
         UsageError: there is no such locale; the message lists the available ones.
     """
-    source = files(__name__).joinpath(f"{require_locale(locale)}.toml").read_text(encoding="utf-8")
+    source = files(package).joinpath(f"{require_locale(locale)}.toml").read_text(encoding="utf-8")
     return Catalog(locale=locale, texts=dict(_flat("", tomllib.loads(source))))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import assert_never
 
 from rich.console import Console
+from rich.status import Status
 from rich.text import Text
 
 from lhkit.base.errors import LhkitError, UsageError
@@ -21,7 +22,13 @@ from lhkit.base.text import printable, visible
 from lhkit.chat.controller import ChatController
 from lhkit.chat.truth import TruthKind, claim_text, truth_lines
 from lhkit.cli.frame.typed import LineReader
-from lhkit.conversation.events import CallCompleted, ChatEvent, EndReason, TurnEnded
+from lhkit.conversation.events import (
+    CallCompleted,
+    ChatEvent,
+    EndReason,
+    ModelCalled,
+    TurnEnded,
+)
 from lhkit.conversation.messages import FalseReplyClaim, SystemMessage, ToolCallMessage
 from lhkit.conversation.responses import Finished, TextDelta
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
@@ -67,6 +74,8 @@ class TerminalChat:
         self._recorder = recorder
         self._initial_state = live.world()
         self._is_mid_line = False
+        # a line that moves: the embedded model may read a first prompt for a minute
+        self._reading = Status(catalog.text("chat.reading"), console=console)
 
     async def run(self, *, model_name: str) -> None:
         """Read and answer lines until /quit or the end of input, after a welcome."""
@@ -158,7 +167,10 @@ class TerminalChat:
     def _show(self, event: ChatEvent) -> None:
         if self._recorder is not None:
             self._recorder.handle(event)
+        self._reading.stop()
         match event:
+            case ModelCalled() if self._console.is_terminal:
+                self._reading.start()
             case TextDelta(text=text):
                 self._console.print(Text(printable(text)), end="", soft_wrap=True)
                 self._is_mid_line = True

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import Catalog
-from lhkit.base.text import seconds
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import ThresholdOptions
 from lhkit.cli.frame.score_limits import check_limits, parse_limits, require_known
@@ -321,16 +320,19 @@ def _check_costs(
         if most is not None and not value:
             unmeasured.append(catalog.text(f"eval.unmeasured_{name}"))
         elif most is not None and value is not None and round(value - most, _CLOCK_DIGITS) > 0:
-            shown = (f"{value:,}", f"{most:,}") if name == "prompt" else _unequal(value, most)
+            shown = (
+                (f"{value:,}", f"{most:,}") if name == "prompt" else _unequal(value, most, catalog)
+            )
             over.append(catalog.text(f"eval.over_{name}", value=shown[0], most=shown[1]))
     return over, unmeasured
 
 
-def _unequal(value_s: float, most_s: float) -> tuple[str, str]:
+def _unequal(value_s: float, most_s: float, catalog: Catalog) -> tuple[str, str]:
     """Return two different durations as different texts, with more figures where they need it."""
-    shown = seconds(value_s), seconds(most_s)
+    shown = catalog.seconds(value_s), catalog.seconds(most_s)
     digits = 4
     while shown[0] == shown[1] and digits <= _CLOCK_DIGITS:
-        shown = f"{value_s:.{digits}f} s", f"{most_s:.{digits}f} s"
+        value, most = (f"{each:.{digits}f}" for each in (value_s, most_s))
+        shown = catalog.text("table.seconds", n=value), catalog.text("table.seconds", n=most)
         digits += 1
     return shown

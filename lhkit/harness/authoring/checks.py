@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from lhkit.base.json_values import shown
+from lhkit.base.locales import Catalog
 from lhkit.base.schema import KnownKeys, spelling
 from lhkit.harness.scenarios.issues import Path, did_you_mean, format_path
 from lhkit.harness.scenarios.loader import Origin
@@ -94,8 +95,16 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
+        return self._line(self.level, self.message)
+
+    def text(self, catalog: Catalog) -> str:
+        """Return the finding in a language, in one line."""
+        level = catalog.text(f"lint.{self.level}")
+        return self._line(level, catalog.translate(self.message))
+
+    def _line(self, level: str, message: str) -> str:
         place = f"{self.scenario}.{self.field}" if self.field else self.scenario
-        return f"{self.file}:{self.line}: {self.level}: {place}: {self.message} [{self.code}]"
+        return f"{self.file}:{self.line}: {level}: {place}: {message} [{self.code}]"
 
 
 @dataclass(frozen=True, slots=True)

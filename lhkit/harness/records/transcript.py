@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog, available_locales, load_catalog
-from lhkit.base.text import printable, seconds
+from lhkit.base.text import printable
 from lhkit.chat.truth import TruthLine, claim_text, truth_lines
 from lhkit.conversation.messages import GateOutcome
 from lhkit.harness.records.record import (
@@ -137,7 +137,7 @@ def xml_text(text: str) -> str:
 def _lines(part: Part, catalog: Catalog) -> Iterator[str]:
     if part.turn is not None:
         title = catalog.text("report.turn", number=part.number)
-        yield f"## {title} · {part.turn.ended} · {seconds(part.turn.duration_s)}"
+        yield f"## {title} · {part.turn.ended} · {catalog.seconds(part.turn.duration_s)}"
     elif part.message is not None:
         title = catalog.text("report.message", number=part.number)
         yield f"{title}: {part.message.response.raw_text}"

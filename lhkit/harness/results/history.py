@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lhkit.base.errors import MissingRunError, RunError
 from lhkit.base.locales import Catalog
 from lhkit.base.options import DEFAULT_TOOLSET
-from lhkit.base.text import NOTHING, part_of, seconds
+from lhkit.base.text import NOTHING, part_of
 from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.frames import Column, data_frame
 from lhkit.harness.figures.metrics import ScoreFigure, Summary
@@ -226,7 +226,7 @@ class History:
                 *(Cell(name, "code") for name in shown),
             ),
             rows=tuple(
-                (*_row(point), *(_score_cell(point, name, catalog) for name in shown))
+                (*_row(point, catalog), *(_score_cell(point, name, catalog) for name in shown))
                 for point in reversed(self.points)
             ),
             notes=tuple(self._notes(catalog)),
@@ -313,7 +313,7 @@ def _score_cell(point: HistoryPoint, name: str, catalog: Catalog) -> Cell:
     return Cell(NOTHING if figure is None else figure_text(figure, catalog))
 
 
-def _row(point: HistoryPoint) -> tuple[Cell, ...]:
+def _row(point: HistoryPoint, catalog: Catalog) -> tuple[Cell, ...]:
     total = point.summary.total
     rate = f"{part_of(total.passed, total.valid)}{interval_text(total.interval)}"
     moment = parse_moment(point.started_at)
@@ -325,5 +325,5 @@ def _row(point: HistoryPoint) -> tuple[Cell, ...]:
         Cell(point.arm),
         Cell(rate, rate=total.pass_rate, interval=total.interval),
         Cell(f"{total.blocked} / {total.occurred}"),
-        Cell(seconds(total.turn.p95_s)),
+        Cell(catalog.seconds(total.turn.p95_s)),
     )

@@ -28,6 +28,7 @@ from lhkit.base.errors import (
 )
 from lhkit.base.locales import load_catalog
 from lhkit.base.text import percent
+from lhkit.base.user_locale import user_catalog
 from lhkit.harness.records.manifest import Invocation, Manifest, Provenance
 from lhkit.harness.records.record import (
     SampleRecord,
@@ -428,7 +429,8 @@ async def _run_plan(
 
     store_manifest(started)
     try:
-        with tqdm(total=len(hashes), initial=len(kept), unit="sample", disable=not progress) as bar:
+        unit = user_catalog().text("eval.unit")
+        with tqdm(total=len(hashes), initial=len(kept), unit=unit, disable=not progress) as bar:
             async with _moving(bar, execution.wall):
                 await execution.warm_up(plan.warm_up_samples(pending()) if concurrency > 1 else ())
                 await execution.run_all(pending(), concurrency, bar)
@@ -462,7 +464,7 @@ async def _moving(bar: "tqdm[Any]", wall: WallClock) -> AsyncIterator[None]:
     if bar.disable or not getattr(bar.fp, "isatty", bool)():
         yield
         return
-    reading = load_catalog(load_settings().locale).text("eval.reading")
+    reading = load_catalog(load_settings().locale).text("chat.reading")
 
     async def tick() -> None:
         while True:
@@ -539,7 +541,7 @@ class Execution:
             await self._store(sample, await self.run_sample(sample))
             passed, failed = self.verdicts[Verdict.PASS], self.verdicts[Verdict.FAIL]
             share = percent(passed / (passed + failed) if passed + failed else None)
-            status = f"{share} passed, {failed} failed"
+            status = user_catalog().text("eval.progress", share=share, failed=failed)
             if self.runner is not None:
                 status = f"{status}, {self.runner.status}"
             bar.set_postfix_str(status, refresh=False)

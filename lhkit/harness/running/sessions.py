@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from lhkit.base.errors import UsageError
 from lhkit.base.json_values import JSON, plain_json, shown
 from lhkit.harness.records.record import BrokenRule, CallRecord, RowKeys, State
 from lhkit.harness.scenarios.values import hashable_form
+from lhkit.harness.views.sample import SampleCall
 from lhkit.tools.dispatcher import StateWatch
 from lhkit.toolset import (
     BareToolset,
@@ -81,7 +81,7 @@ def find_broken_rules(
         return ()
     with user_code("session: broken_rules()"):
         states = plain_json(before), plain_json(after)
-        pairs = _with_calls(broken_rules, deepcopy(tuple(calls)))(*states)
+        pairs = _with_calls(broken_rules, tuple(map(SampleCall.of, calls)))(*states)
         broken = tuple(BrokenRule(code=code, detail=text) for code, text in pairs)
     for number, rule in enumerate(broken):
         if not all(isinstance(text, str) for text in (rule.code, rule.detail)):
@@ -93,7 +93,7 @@ def find_broken_rules(
 
 
 def _with_calls(
-    broken_rules: Callable[..., Any], calls: tuple[CallRecord, ...]
+    broken_rules: Callable[..., Any], calls: tuple[SampleCall, ...]
 ) -> Callable[..., Any]:
     """Return `broken_rules` of the states alone.
 

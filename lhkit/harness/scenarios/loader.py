@@ -149,8 +149,8 @@ def _files_in(folder: FilePath) -> list[FilePath]:
 def _read_suite(file: FilePath, *, must_be_one: bool) -> Document | None:
     """Return the document of a file that is meant as a list of scenarios, valid or not.
 
-    A scenario has turns, or several of the other fields; so does a list without its dashes. A file
-    that cannot be parsed is taken if a line of it begins with `turns:`.
+    A scenario has turns, or several of the other fields, or nothing else; a list may lack its
+    dashes. A file that cannot be parsed is taken if a line of it begins with `turns:`.
 
     Raises:
         ScenarioError: it is meant so, and cannot be read.
@@ -181,7 +181,8 @@ def _has_line_of_turns(file: FilePath) -> bool:
 def _is_entry(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    return _has_turns(value) or len(Scenario.model_fields.keys() & value.keys()) >= _FEW_KEYS
+    known = Scenario.model_fields.keys() & value.keys()
+    return _has_turns(value) or len(known) >= _FEW_KEYS or (known == value.keys() and bool(known))
 
 
 def _has_turns(value: Any) -> bool:

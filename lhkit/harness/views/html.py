@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lhkit.base.errors import importing
 from lhkit.base.locales import Catalog
-from lhkit.base.text import percent, printable, seconds
+from lhkit.base.text import percent, printable
 from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.figures.pairs import Comparison
@@ -147,6 +147,7 @@ def _context(catalog: Catalog) -> dict[str, Any]:
     return {
         "text": catalog.text,
         "translate": catalog.translate,
+        "seconds": catalog.seconds,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
         "score_lines": partial(result_lines, catalog=catalog),
@@ -173,7 +174,6 @@ def _environment() -> "Environment":
         interval_text=interval_text,
         json_text=_json_text,
         percent=percent,
-        seconds=seconds,
         turn_times=_turn_times,
     )
     return environment

@@ -20,7 +20,6 @@ from lhkit.base.text import (
     percent,
     percents,
     points,
-    seconds,
 )
 from lhkit.conversation.responses import WEIGHTS_CHARS, ModelIdentity
 from lhkit.harness.figures.metrics import ReadCalls, Summary, Tally
@@ -111,7 +110,7 @@ def _key_rows(summary: Summary, catalog: Catalog) -> Iterator[tuple[Cell, ...]]:
     if total.blocked:
         occurred = text("table.and_blocked", occurred=occurred, count=total.blocked)
     yield _row(text("table.escaped"), occurred)
-    yield _row(text("table.turn_p95"), seconds(total.turn.p95_s))
+    yield _row(text("table.turn_p95"), catalog.seconds(total.turn.p95_s))
 
 
 def _key_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
@@ -139,15 +138,19 @@ def pass_rates(summary: Summary, catalog: Catalog, *, criteria: "Criteria") -> T
         catalog: the locale's texts.
         criteria: the toolset's texts of the criteria (see `Run.criteria`).
     """
-    totals = [_rates(tally, catalog.text(f"table.{tally.name}")) for tally in summary.by_difficulty]
+    totals = [
+        _rates(tally, catalog.text(f"table.{tally.name}"), catalog)
+        for tally in summary.by_difficulty
+    ]
     return Table(
         title=catalog.text("report.rates"),
         lead=selection_line(summary.selection, catalog),
         columns=_rate_columns("table.ac" if summary.by_ac else "table.group", catalog),
         rows=tuple(
-            _rates(tally, _criterion(tally.name, criteria, catalog)) for tally in summary.by_ac
+            _rates(tally, _criterion(tally.name, criteria, catalog), catalog)
+            for tally in summary.by_ac
         ),
-        totals=(*totals, _rates(summary.total, catalog.text("table.total"))),
+        totals=(*totals, _rates(summary.total, catalog.text("table.total"), catalog)),
         notes=tuple(_summary_notes(summary, catalog)),
     )
 
@@ -205,7 +208,11 @@ def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
             title=catalog.text(key),
             columns=_rate_columns(key, catalog),
             rows=tuple(
-                _rates(tally, _code(tally.name) if tally.name else catalog.text("report.no_call"))
+                _rates(
+                    tally,
+                    _code(tally.name) if tally.name else catalog.text("report.no_call"),
+                    catalog,
+                )
                 for tally in tallies
             ),
         )
@@ -256,7 +263,7 @@ def _rate_columns(heading: str, catalog: Catalog) -> tuple[Cell, ...]:
     return _row(*(catalog.text(key) for key in (heading, *keys)))
 
 
-def _rates(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
+def _rates(tally: Tally, label: str | Cell, catalog: Catalog) -> tuple[Cell, ...]:
     accuracy = _aligned(tally.right_calls, tally.counted_calls)
     if tally.strict_right_calls != tally.right_calls:  # some are correct only after a repair
         accuracy = f"{percent(tally.strict_accuracy)} → {percent(tally.tool_accuracy)}"
@@ -266,7 +273,7 @@ def _rates(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
         Cell(pass_rate, rate=tally.pass_rate, interval=tally.interval),
         accuracy,
         f"{tally.blocked} / {tally.occurred}",
-        _p50_p95(tally.turn),
+        _p50_p95(tally.turn, catalog),
     )
 
 
@@ -275,10 +282,10 @@ def _aligned(part: int, whole: int) -> str:
     return f"{part}/{whole} {percent(part / whole):>4}" if whole else NOTHING
 
 
-def _p50_p95(latency: Latency) -> str:
+def _p50_p95(latency: Latency, catalog: Catalog) -> str:
     if not latency.n:
         return NOTHING
-    return f"{number_of_seconds(latency.p50_s)} / {seconds(latency.p95_s)}"
+    return f"{number_of_seconds(latency.p50_s)} / {catalog.seconds(latency.p95_s)}"
 
 
 def interval_text(interval: Interval | None) -> str:
@@ -419,12 +426,15 @@ def _time_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     times, tokens = summary.times, summary.tokens
     yield catalog.text(
         "table.latency_line",
-        first_token=_percentiles(times["first_token"]),
-        call_ready=_percentiles(times["call_ready"]),
+        first_token=_percentiles(times["first_token"], catalog),
+        call_ready=_percentiles(times["call_ready"], catalog),
     )
     warm, cold = times["first_token_warm"], times["first_token_cold"]
     if warm.n or cold.n:
-        texts = [f"{_percentiles(each)} ({each.n})" if each.n else NOTHING for each in (warm, cold)]
+        texts = [
+            f"{_percentiles(each, catalog)} ({each.n})" if each.n else NOTHING
+            for each in (warm, cold)
+        ]
         yield catalog.text("table.cache_line", warm=texts[0], cold=texts[1])
     yield catalog.text(
         "table.token_line",
@@ -436,8 +446,8 @@ def _time_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         yield time_line(summary.time_breakdown, catalog)
 
 
-def _percentiles(latency: Latency) -> str:
-    return f"p50 {seconds(latency.p50_s)}, p95 {seconds(latency.p95_s)}"
+def _percentiles(latency: Latency, catalog: Catalog) -> str:
+    return f"p50 {catalog.seconds(latency.p50_s)}, p95 {catalog.seconds(latency.p95_s)}"
 
 
 def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
@@ -510,12 +520,12 @@ def time_line(times: TimeBreakdown, catalog: Catalog) -> str:
     """Return the wall time by stage, and the share of it outside the model."""
     return catalog.text(
         "table.time_line",
-        wall=seconds(times.wall_s),
+        wall=catalog.seconds(times.wall_s),
         share=percent(times.own_share),
-        setup=seconds(times.setup_s),
-        server=seconds(times.server_s),
-        harness=seconds(times.harness_s),
-        writing=seconds(times.writing_s),
+        setup=catalog.seconds(times.setup_s),
+        server=catalog.seconds(times.server_s),
+        harness=catalog.seconds(times.harness_s),
+        writing=catalog.seconds(times.writing_s),
     )
 
 
@@ -647,7 +657,7 @@ def latency_table(summary: Summary, catalog: Catalog) -> Table:
             _row(
                 catalog.text(f"report.{name}"),
                 f"{latency.n:,}",
-                *map(seconds, (latency.p50_s, latency.p90_s, latency.p95_s, latency.p99_s)),
+                *map(catalog.seconds, (latency.p50_s, latency.p90_s, latency.p95_s, latency.p99_s)),
             )
             for name, latency in latencies
             if latency.n
@@ -839,7 +849,7 @@ def _arm_row(arm: Arm, catalog: Catalog) -> tuple[Cell, ...]:
         rate,
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
         f"{total.blocked} / {total.occurred}",
-        _p50_p95(total.turn),
-        _p50_p95(arm.summary.times["first_token"]),
+        _p50_p95(total.turn, catalog),
+        _p50_p95(arm.summary.times["first_token"], catalog),
         difference,
     )

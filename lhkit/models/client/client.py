@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhkit.base.errors import RequestRefusedError, ServerFailedError, StreamBrokenError, UsageError
+from lhkit.base.spelling import Spelling, spelled
 from lhkit.conversation.responses import ModelEvent, ModelIdentity
 from lhkit.models.base import ModelRequest, prefill
 from lhkit.models.client.chat_template import ChatTemplate
@@ -51,6 +52,8 @@ class HttpModel(ABC):
         self._template = template
         self._connection = connection
         self._noted: set[str] = set()  # notes of answers that are in the log
+        self.spelling: Spelling | None = None
+        """How errors name the settings of the model; None for options of the command line."""
 
     @property
     def identity(self) -> ModelIdentity:
@@ -90,15 +93,16 @@ class HttpModel(ABC):
             ModelError: the server refused, failed, disconnected or stalled.
             UsageError: the constraint is not available for these tools.
         """
-        exchange = await self._exchange(request)
-        stream = self._connection.events(exchange.path, exchange.body, exchange.reader)
-        async with aclosing(stream) as events:
-            async for event in events:
-                yield event
-        with translate_errors(self._connection.address):
-            finished = exchange.reader.finished(
-                identity=self._identity, prompt_text=exchange.prompt
-            )
+        with spelled(self.spelling):
+            exchange = await self._exchange(request)
+            stream = self._connection.events(exchange.path, exchange.body, exchange.reader)
+            async with aclosing(stream) as events:
+                async for event in events:
+                    yield event
+            with translate_errors(self._connection.address):
+                finished = exchange.reader.finished(
+                    identity=self._identity, prompt_text=exchange.prompt
+                )
         for note in set(finished.notes) - self._noted:
             self._noted.add(note)
             _log.warning(_NOTES[note], self._connection.address)

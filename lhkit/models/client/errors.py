@@ -353,7 +353,7 @@ _HTTP_ERRORS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str
         lambda status, _: status in {404, 405},
         RequestRefusedError,
         "the server has no such endpoint",
-        "check that --base-url leads to a vLLM server",
+        "correct --base-url, or give --dialect openai if the server has only /v1/chat/completions",
     ),
     (
         lambda _, text: is_context_too_long(text),

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog, load_catalog
-from lhkit.base.text import seconds, visible
+from lhkit.base.text import visible
 from lhkit.harness.chats.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.harness.records.record import CallRecord, SampleRecord
 from lhkit.harness.records.transcript import turn_truth_lines
@@ -27,7 +27,8 @@ from lhkit.notebook.boards.board_state import (
     VoteChoice,
 )
 from lhkit.notebook.panel.markdown import escaped, to_html
-from lhkit.notebook.panel.render import FieldEntry, cut, field_html, opt_in_sentences, truth_html
+from lhkit.notebook.panel.opt_in import opt_in_request
+from lhkit.notebook.panel.render import FieldEntry, cut, field_html, truth_html
 from lhkit.notebook.panel.saved import newest, saved_conversation
 from lhkit.notebook.panel.state import PanelState
 
@@ -36,7 +37,7 @@ def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
     """Return the parts of an A/B board; unchanged parts are equal texts."""
     part = _parts_in(catalog.locale)
     if state.stage is Stage.OPT_IN:
-        return (part.opt_in(state, opt_in_sentences(state.opt_ins, catalog)),)
+        return (part.opt_in(state, _opt_in_sentences(state, catalog)),)
     return (
         part.ab_notices(state),
         part.message(state),
@@ -44,6 +45,16 @@ def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
         part.reason(state, _saved_vote(state, catalog)),
         part.facts(_facts(state, catalog)),
     )
+
+
+def _opt_in_sentences(state: ABState, catalog: Catalog) -> list[str]:
+    """Return the notice before text is sent to both models, whose names would end the blindness."""
+    nowhere = catalog.text("notebook.opt_in_nowhere")
+    addresses = ", ".join(sorted({ask.address or nowhere for ask in state.opt_ins}))
+    return [
+        catalog.text("ab.opt_in_who", addresses=addresses),
+        catalog.text("notebook.opt_in_tools"),
+    ]
 
 
 def ab_saved(state: ABState, sides: Sequence[PanelState], catalog: Catalog) -> tuple[str, ...]:
@@ -141,6 +152,7 @@ def _facts(state: ABState, catalog: Catalog) -> list[dict[str, str]]:
     return [
         {
             "model": side.identity.title,
+            "licence": opt_in_request(side.identity, catalog).licence,
             "dialect": side.identity.dialect,
             **_facts_of(side.record, catalog),
         }
@@ -159,8 +171,8 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
     )
     calls = [_call_line(call, catalog) for turn in turns for call in turn.calls]
     return {
-        "first_token": seconds(first_s),
-        "turns": seconds(sum(turn.active_s for turn in turns)),
+        "first_token": catalog.seconds(first_s),
+        "turns": catalog.seconds(sum(turn.active_s for turn in turns)),
         "tokens": tokens,
         "calls": "\n".join(calls),
         "raw": "\n".join(response.raw_text or response.text for response in responses),

@@ -57,6 +57,7 @@ class ChatPanel:
         licence: a sentence on the model's licence terms; by default chosen by its name.
         record: a folder such as `runs/chats` for the conversation and the clicks, on this machine;
             the panel shows it. None records nothing.
+        examples: messages that fill the input at a click, by locale.
         settings: folders and clock; by default from the environment.
     """
 
@@ -73,6 +74,7 @@ class ChatPanel:
         opt_in: bool = False,
         licence: str | None = None,
         record: Path | str | None = None,
+        examples: Mapping[str, Sequence[str]] | None = None,
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or load_settings()
@@ -96,6 +98,7 @@ class ChatPanel:
             name=f"ChatPanel(model={model.identity.model!r}, locale={locale!r})",
             receive=self._receive,
             locales=live_session.locales(),
+            examples=examples or {},
         )
         self._gate = ButtonConfirmGate(locale=locale, screen=self._screen)
         self._conversation = PanelConversation(

@@ -7,6 +7,7 @@ state of the widget (a reloaded page gets all of it), but travels as patches.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 import anywidget
@@ -26,7 +27,7 @@ UPDATE_S = 0.05
 
 _LABELS = (
     *("send", "stop", "retry", "clear", "markdown", "json", "scenario", "locale", "placeholder"),
-    *("copy", "copied", "messages", "lost", "waiting"),
+    *("copy", "copied", "messages", "lost", "waiting", "examples"),
 )
 
 
@@ -41,6 +42,7 @@ class Screen:
         has_input: False for a card alone.
         locales: the languages to choose from.
         title: the heading, if any.
+        examples: messages to choose from, by locale.
         on_rest: called after an update while no turn runs, or a card is open.
     """
 
@@ -54,9 +56,10 @@ class Screen:
         has_input: bool = True,
         locales: Sequence[str] = (),
         title: str = "",
+        examples: Mapping[str, Sequence[str]] = MappingProxyType({}),
         on_rest: Callable[[], None] = lambda: None,
     ) -> None:
-        self._name, self._on_rest = name, on_rest
+        self._name, self._on_rest, self._examples = name, on_rest, examples
         self._saved = SavedOutput(self._copy, lambda content: self.widget.send(content))  # noqa: PLW0108 - created below
         self._loop = loop
         self._catalog = catalog
@@ -78,6 +81,7 @@ class Screen:
             locales=list(locales),
             title=title,
             labels=_labels(catalog, locales),
+            examples=list(examples.get(catalog.locale, ())),
         )
 
     @property
@@ -100,6 +104,7 @@ class Screen:
         self._catalog = catalog
         self.widget.labels = _labels(catalog, self.widget.locales)
         self.widget.locale = catalog.locale
+        self.widget.examples = list(self._examples.get(catalog.locale, ()))
         self._schedule_flush()
 
     def apply(self, event: PanelEvent) -> None:
@@ -251,6 +256,7 @@ class PanelWidget(SafeWidget):
     locale = traitlets.Unicode("").tag(sync=True)
     has_input = traitlets.Bool(default_value=True).tag(sync=True)
     title = traitlets.Unicode("").tag(sync=True)
+    examples = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(self, *, document: Callable[[], tuple[list[str], int]], **options: Any) -> None:
         self._document = document

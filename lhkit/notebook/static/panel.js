@@ -245,6 +245,7 @@ function confirmCard(model, root, line) {
         const isAgain = shown.has(card.dataset.card);
         shown.set(card.dataset.card, card.dataset.attempt);
         if (isAgain) {
+          card.scrollIntoView({ block: "nearest" }); // the list is as high as a form while one is open
           if (isEditing(card)) armedAt.set(card.dataset.card, 0);
           else if (card.querySelector('[data-answer="run"]')) armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
           if (wantsInput) startOf(card).focus();
@@ -380,6 +381,8 @@ function inputRows(model, root, list, view, line) {
     locale.setAttribute("aria-label", labels.locale);
     for (const option of locale.options) option.text = labels[`locale_${option.value}`] ?? option.value;
     locale.value = model.get("locale");
+    examples.setAttribute("aria-label", labels.examples);
+    showExamples();
     root.lang = model.get("locale");
   }
 
@@ -387,9 +390,26 @@ function inputRows(model, root, list, view, line) {
   buttons.append(sendButton, stopButton);
   const row = node("div", "lhkit-write");
   row.append(input, buttons);
+
+  /** Buttons that put an example into the input, where they replace only another example. */
+  const examples = node("div", "lhkit-examples", { role: "group" });
+  const all = () => model.get("examples") ?? [];
+  const isFree = () => input.value === "" || all().includes(input.value);
+  function showExamples() {
+    examples.replaceChildren(...all().map((text) => {
+      const each = button("lhkit-quiet lhkit-example", () => {
+        if (input.disabled || !isFree()) return;
+        input.value = text;
+        input.focus();
+      });
+      each.textContent = text;
+      return each;
+    }));
+    examples.hidden = examples.children.length === 0;
+  }
   const tools = node("div", "lhkit-actions");
   tools.append(...actions.map(([each]) => each), locale);
-  root.append(status, row, tools);
+  root.append(status, examples, row, tools);
   return {
     input,
     paint,
@@ -527,6 +547,7 @@ function render({ model, el }) {
     "change:controls": () => rows?.settled(),
     "change:status": () => rows?.paint(),
     "change:labels": () => rows?.words(),
+    "change:examples": () => rows?.words(),
     "change:locale": () => rows?.words(),
     "change:title": head,
     comm_live_update: () => turn(LOST), // the comm was live before this page

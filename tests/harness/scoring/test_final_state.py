@@ -267,9 +267,8 @@ def deleted_unseen(before: Any, after: Any, calls: Any) -> list[tuple[str, str]]
     seen, broken = False, []
     for made in calls:
         seen = seen or (made.tool == "find_notes" and made.outcome == "ok")
-        if made.tool == "add_note" and made.ran and not seen:
-            broken.append(("r1_search_first", str(made.effective_args["text"])))
-        made.result.clear()  # a copy: the record keeps its own
+        if made.tool == "add_note" and made.run and not seen:
+            broken.append(("r1_search_first", str(made.run["text"])))
     return [*broken, *one_note_only(before, after)]
 
 

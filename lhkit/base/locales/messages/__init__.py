@@ -23,6 +23,7 @@ _BORDER = re.compile(r": |\. |; |\n")
 """Between a place and its message, or between two messages."""
 _OR = " or "
 _PLACE = ": "
+_MOST_PARTS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,24 @@ def translate(message: str, locale: str) -> str:
 
 
 def _translated(message: str, locale: str) -> str | None:
-    """Return the translation of a message, of both sides of a border in it, or None."""
+    """Return the translation of a message, or of what is on the sides of its borders, or None."""
+    done: list[str] = []
+    found = False
+    rest = message
+    for _ in range(_MOST_PARTS):
+        whole = _whole(rest, locale)
+        border = None if whole is not None else _BORDER.search(rest)
+        if border is None:
+            return "".join([*done, rest if whole is None else whole]) if found or whole else None
+        head = rest[: border.start()]
+        first = _whole(head, locale)
+        found = found or first is not None
+        done += [head if first is None else first, border[0]]
+        rest = rest[border.end() :]
+    return "".join([*done, rest]) if found else None
+
+
+def _whole(message: str, locale: str) -> str | None:
     pairs, entries = _entries(locale)
     if message in pairs:
         return pairs[message]
@@ -93,14 +111,7 @@ def _translated(message: str, locale: str) -> str | None:
         values = entry.values(message)
         if values is not None:
             return _VALUE.sub(partial(_filled, values=values, locale=locale), entry.text)
-    border = _BORDER.search(message)
-    if border is None:
-        return None
-    head, tail = message[: border.start()], message[border.end() :]
-    first, second = _translated(head, locale), _translated(tail, locale)
-    if first is None and second is None:
-        return None
-    return f"{first or head}{border[0]}{second or tail}"
+    return None
 
 
 def _filled(found: re.Match[str], values: Sequence[str], locale: str) -> str:
