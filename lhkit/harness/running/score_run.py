@@ -328,7 +328,7 @@ async def _within(awaitable: Awaitable[Any], limit_s: float) -> Any:
         is_done = task.done()
         task.cancel()
     if not is_done:
-        raise ScoreFailure(f"{_TIMEOUT} {limit_s:g} seconds")
+        raise ScoreFailure(f"it took longer than {limit_s:g} seconds")
     if task.cancelled():
         raise ScoreFailure("it was cancelled")
     return task.result()

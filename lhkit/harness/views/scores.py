@@ -25,7 +25,8 @@ def _figure_parts(figure: ScoreFigure, catalog: Catalog) -> Iterator[str]:
     if figure.not_applicable:
         yield catalog.text("scores.not_applicable", count=figure.not_applicable)
     if figure.failed:
-        error = one_line(figure.error, max_chars=_ERROR_CHARS)
+        sample, _, error = figure.error.partition(": ")
+        error = one_line(f"{sample}: {catalog.translate(error)}", max_chars=_ERROR_CHARS)
         yield catalog.text("scores.failed", count=figure.failed, error=error)
     if figure.missing:
         yield catalog.text("scores.missing", count=figure.missing)
@@ -112,7 +113,8 @@ def change_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
 def result_lines(result: ScoreRecord, catalog: Catalog) -> Iterator[str]:
     """Yield the values of a score of one sample, or why it failed."""
     if result.error:
-        yield f"{result.score}: {catalog.text('scores.result_failed', error=result.error)}"
+        error = catalog.translate(result.error)
+        yield f"{result.score}: {catalog.text('scores.result_failed', error=error)}"
     elif not result.values:
         yield f"{result.score}: {catalog.text('scores.does_not_apply')}"
     for each in result.values:
