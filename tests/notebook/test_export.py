@@ -31,7 +31,7 @@ async def test_repr_contains_the_conversation(
         "ChatPanel(model='scripted', locale='ko')",
         "  나: 쓰기",
         '  write {"a":1} → cancelled',
-        "  이 작업을 수행할까요? 취소함 (코드로 답함)",
+        "  이 작업을 실행할까요? 취소함 (코드로 답함)",
         "  도우미: done",
         "    and said",
         "  실행하지 않음: write",
