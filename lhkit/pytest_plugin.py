@@ -229,13 +229,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def scenario(lhkit_sample: "Sample") -> "Scenario":
+def scenario(lhkit_sample: "PlannedTest") -> "Scenario":
     """The scenario of a test that is marked with `lhkit`."""
     return lhkit_sample.scenario
 
 
 @pytest.fixture
-def lhkit_record(lhkit_sample: "Sample", request: pytest.FixtureRequest) -> "SampleRecord":
+def lhkit_record(lhkit_sample: "PlannedTest", request: pytest.FixtureRequest) -> "SampleRecord":
     """The record of the sample, run by the configured model.
 
     An infrastructure error is an error of the test, and without a model the test is skipped. What
@@ -275,7 +275,7 @@ def _occurred(record: "SampleRecord") -> list[str]:
 
 
 @dataclass(frozen=True)
-class Sample:
+class PlannedTest:
     """One scenario, wording and repeat of a file, and the reference of its toolset."""
 
     path: Path
@@ -309,7 +309,7 @@ class ScenarioFile(pytest.File):
 class ScenarioItem(pytest.Item):
     """One sample."""
 
-    def __init__(self, *, sample: Sample, **more: Any) -> None:
+    def __init__(self, *, sample: PlannedTest, **more: Any) -> None:
         super().__init__(**more)
         self.sample = sample
         self.record: SampleRecord | None = None
@@ -328,13 +328,13 @@ class ScenarioItem(pytest.Item):
         return self.path, 0, self.name
 
 
-def _samples_of(items: Iterable[pytest.Item]) -> dict[pytest.Item, Sample]:
+def _samples_of(items: Iterable[pytest.Item]) -> dict[pytest.Item, PlannedTest]:
     """Return the items that have a sample, with it."""
-    samples: dict[pytest.Item, Sample] = {}
+    samples: dict[pytest.Item, PlannedTest] = {}
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         sample = item.sample if isinstance(item, ScenarioItem) else parameters.get("lhkit_sample")
-        if isinstance(sample, Sample):
+        if isinstance(sample, PlannedTest):
             samples[item] = sample
     return samples
 
@@ -463,7 +463,7 @@ class Plugin:
             is_failed_only=is_failed_only,
         )
 
-    def samples(self, path: Path, toolset: str, folder: Path) -> list[Sample]:
+    def samples(self, path: Path, toolset: str, folder: Path) -> list[PlannedTest]:
         """Return the samples of a scenario file.
 
         Args:
@@ -484,7 +484,7 @@ class Plugin:
         toolset = self._beside(toolset, folder, self.config.rootpath)
         options = self.options()
         return [
-            Sample(path, scenario, repeat, toolset)
+            PlannedTest(path, scenario, repeat, toolset)
             for scenario in all_wordings(self._scenarios[path], options)
             for repeat in range(options.repeats)
         ]
@@ -510,7 +510,7 @@ class Plugin:
             self.config.hook.pytest_deselected(items=dropped)
             items[:] = [item for item in items if item not in dropped]
 
-    def _scenarios_of(self, samples: Iterable[Sample]) -> "list[Scenario]":
+    def _scenarios_of(self, samples: Iterable[PlannedTest]) -> "list[Scenario]":
         """Return all scenarios of the files of some samples."""
         paths = dict.fromkeys(sample.path for sample in samples)
         return [scenario for path in paths for scenario in self._scenarios[path]]
@@ -536,7 +536,7 @@ class Plugin:
         self.config.workeroutput["lhkit_error"] = error  # type: ignore[attr-defined]
         session.items.clear()
 
-    def _prepare(self, samples: Mapping[pytest.Item, Sample]) -> None:
+    def _prepare(self, samples: Mapping[pytest.Item, PlannedTest]) -> None:
         from lhkit.base.errors import UsageError
         from lhkit.settings import load_settings
 
@@ -552,7 +552,7 @@ class Plugin:
             return
         from lhkit.cli.suite_run import ModelUnavailableError, SuitePlanner
 
-        groups: dict[tuple[str, Path | None], list[Sample]] = {}
+        groups: dict[tuple[str, Path | None], list[PlannedTest]] = {}
         for sample in samples.values():
             # one plan a toolset, or one a file where ids are not unique
             key = (sample.toolset, sample.path if same_id else None)
@@ -576,7 +576,7 @@ class Plugin:
         if self.is_worker:
             self.config.workeroutput["lhkit_notices"] = self._notices  # type: ignore[attr-defined]
 
-    def _options_for(self, samples: Sequence[Sample]) -> "tuple[RunOptions, list[Scenario]]":
+    def _options_for(self, samples: Sequence[PlannedTest]) -> "tuple[RunOptions, list[Scenario]]":
         """Return the options that select the scenarios of some samples, and all to select from."""
         from lhkit.harness.scenarios.scenario_filter import ScenarioFilter
 
@@ -586,7 +586,7 @@ class Plugin:
         filters["only"] = ids if len(ids) < len(scenarios) else None
         return self.options(**filters, toolset=samples[0].toolset), scenarios
 
-    def record(self, sample: Sample, item: pytest.Item) -> "SampleRecord":
+    def record(self, sample: PlannedTest, item: pytest.Item) -> "SampleRecord":
         """Run a sample, or take its record from the run folder.
 
         Raises:
@@ -767,7 +767,7 @@ class Plugin:
             yield from self._score_lines()
 
 
-def _several_toolsets(samples: Iterable[Sample]) -> str:
+def _several_toolsets(samples: Iterable[PlannedTest]) -> str:
     """Return why samples of several toolsets cannot be one run; empty if there is one toolset."""
     toolsets = list(dict.fromkeys(sample.toolset for sample in samples))
     if len(toolsets) == 1:
@@ -778,7 +778,7 @@ def _several_toolsets(samples: Iterable[Sample]) -> str:
     )
 
 
-def _same_id(samples: Iterable[Sample]) -> str:
+def _same_id(samples: Iterable[PlannedTest]) -> str:
     """Return why files with the same ids cannot be one run; empty if ids are unique."""
     paths: dict[str, Path] = {}
     for sample in samples:

@@ -64,7 +64,8 @@ def main() -> None:
     extras = project["project"]["optional-dependencies"]
     groups = project["dependency-groups"]
     heavy = [*groups["vllm"], *extras["local"]]
-    small = [need for name in ("notebook", "eval", "mcp", "ray") for need in extras[name]]
+    named = (need for name in ("notebook", "eval", "mcp", "ray") for need in extras[name])
+    small = [need for need in named if not need.startswith("lhkit[")]
     roots = [*project["project"]["dependencies"], *small, *groups["dev"]]
     client = closure(roots, installed)
     gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client

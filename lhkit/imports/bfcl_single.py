@@ -21,7 +21,8 @@ from lhkit.imports.functions import (
 from lhkit.imports.importers import NOT_EMPTY, ImportedFile, Loss
 from lhkit.imports.recorded import TurnReader, history_rows
 from lhkit.imports.tool_shapes import read_tools
-from lhkit.tools.validation import Accepted
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.validation import Accepted, value_issue
 
 CATEGORIES = (
     *("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"),
@@ -81,12 +82,10 @@ def _convert(
         world[INSTRUCTIONS] = [{"text": reader.instructions}]
     if history := [entry for turn in earlier for entry in history_rows(turn)]:
         world[HISTORY] = history
-    expected = [_expected_call(answer, tools.renamed) for answer in answers]
-    reference = [_reference_call(answer, tools.renamed) for answer in answers]
     registry = build_registry(tools.functions, replay_handler)
+    expected = [_expected_call(answer, tools.renamed, registry) for answer in answers]
+    reference = [_reference_call(answer, tools.renamed) for answer in answers]
     for number, call in enumerate(reference):
-        if call["tool"] not in registry:
-            raise UsageError(f"the reference calls {call['tool']}, which is not listed")
         verdict = registry.validator(call["tool"]).check(call["args"])
         if not isinstance(verdict, Accepted):
             reason = issue_text(verdict)
@@ -108,10 +107,26 @@ def _convert(
     }
 
 
-def _expected_call(answer: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+def _expected_call(
+    answer: Mapping[str, Any], renamed: Mapping[str, str], registry: ToolRegistry
+) -> dict[str, Any]:
+    """Return the expected call, without possible values that the tool refuses."""
     ((name, values),) = answer.items()
-    args = {key: _matcher(value) for key, value in values.items() if _options(value)}
-    return {"tool": renamed.get(name, name), "args": args}
+    tool = renamed.get(name, name)
+    if tool not in registry:
+        raise UsageError(f"the reference calls {tool}, which is not listed")
+    schema = registry[tool].parameters
+    args = {}
+    for key, possible in values.items():
+        fitting = [
+            value
+            for value in _options(possible)
+            if key in schema["properties"] and value_issue(schema, key, _first(value)) is None
+        ]
+        if fitting:
+            left_out = [_LEFT_OUT] if _may_be_left_out(possible) else []
+            args[key] = _matcher([*fitting, *left_out])
+    return {"tool": tool, "args": args}
 
 
 def _reference_call(answer: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

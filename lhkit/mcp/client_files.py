@@ -104,7 +104,8 @@ def _read_entries(file: Path) -> dict[str, Any]:
         content = _parse_jsonc(read_text_file(file, "utf-8-sig"))
     except OSError as error:
         raise UsageError(
-            f"{file} cannot be read ({error.strerror}): write mcp:FILE.json#NAME, see docs/mcp.md"
+            f"{file} cannot be read ({error.strerror}): write mcp:FILE.json#NAME, see the page MCP "
+            "of the documentation"
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not valid JSON: {error}") from error

@@ -114,7 +114,8 @@ class McpConnection:
         self.close()
         raise McpServerError(
             f"the MCP server `{self._shown}` did not start: "
-            f"{self._mask.message(why)}{stderr}: try it by hand, and see docs/mcp.md"
+            f"{self._mask.message(why)}{stderr}: try it by hand, and see the page MCP of the "
+            "documentation"
         ) from None  # the cause may contain a key
 
     @property

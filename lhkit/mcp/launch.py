@@ -23,7 +23,8 @@ from lhkit.mcp.client_files import read_entry, require_name
 from lhkit.settings import read_variable
 
 USAGE = (
-    "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.toml, see docs/mcp.md"
+    "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.toml, see the page MCP "
+    "of the documentation"
 )
 
 FOLDER_PLACEHOLDER = "{folder}"

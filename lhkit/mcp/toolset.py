@@ -432,7 +432,9 @@ def _read_declaration(file: Path) -> McpToolset:
         where = ".".join(
             str(part) for part in issue["loc"] if part not in {"Launch", "Remote", "str"}
         )
-        raise UsageError(f"{file}: {where or 'top'}: {issue['msg']}: see docs/mcp.md") from error
+        raise UsageError(
+            f"{file}: {where or 'top'}: {issue['msg']}: see the page MCP of the documentation"
+        ) from error
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
 

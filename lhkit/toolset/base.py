@@ -168,7 +168,7 @@ def isolation_issue(toolset: Toolset) -> str:
     return (
         f"the toolset {name_of(toolset)} is not isolated, so calls that no person approves would "
         "reach real data. Give each session a {folder} of its own, or declare isolated = true if "
-        "a session changes nothing outside itself, see docs/mcp.md"
+        "a session changes nothing outside itself, see the page MCP of the documentation"
     )
 
 

@@ -202,7 +202,7 @@ def _as_toolset(value: Any, what: str) -> Toolset:
     if not callable(getattr(value, "open", None)):
         raise UsageError(
             f"{what}: an object of type {type(value).__name__} has no method open(world, locale) "
-            "and is not a ToolRegistry: see docs/own-tools.md"
+            "and is not a ToolRegistry: see the page 'Your first toolset' of the documentation"
         )
     toolset: Toolset = value
     return toolset

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 import lhkit
 from lhkit.models.recorded.scripted import say
-from tests.docs.pages import ROOT, blocks, steps
+from lhkit.settings import load_settings
+from tests.docs.pages import ROOT, blocks, files, missing, run, steps
 
 README = ROOT / "README.md"
-CODE = [block.text for block in blocks(README) if block.language == "python"]
-PANEL, TOOLS = CODE
+SHOP, PANEL, TOOLS = (block.text for block in blocks(README) if block.language == "python")
+EVAL = steps(README)[0]
 
 
 async def play(code: str, names: dict[str, Any]) -> list[Any]:
@@ -30,10 +32,45 @@ async def play(code: str, names: dict[str, Any]) -> list[Any]:
     return values
 
 
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the files of README's first screen."""
+    for name, text in files(README).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "shop", None)
+    del sys.modules["shop"]
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {"HOME": str(folder), "LHKIT_CACHE_DIR": str(load_settings().cache_dir)}
+
+
+@pytest.mark.slow
+def test_readme_scenario_is_right_for_its_tools(shop: Path) -> None:
+    of_shop = "shop.yaml --toolset shop.py:toolset"
+    lint, gold = run(
+        [f"lhkit lint {of_shop}", f"lhkit eval {of_shop} --model gold"], shop, environment(shop)
+    )
+    assert "0 errors, 0 warnings" in lint.output
+    assert missing(["passed … 1/1 100%"], gold.output) is None, gold.output
+
+
+@pytest.mark.model
+@pytest.mark.timeout(600)
+def test_readme_eval_prints_what_readme_shows(shop: Path) -> None:
+    assert EVAL.command.startswith("lhkit eval shop.yaml")
+    (done,) = run([EVAL.command], shop, environment(shop))
+    shown = [re.sub(r"\d+\.\d+ s$", "… s", line) for line in EVAL.shown]
+    assert missing(shown, done.output) is None, done.output
+
+
 @pytest.mark.anyio
-async def test_readme_calls_return_the_results_in_their_comments() -> None:
+async def test_readme_calls_return_the_results_in_their_comments(shop: Path) -> None:
+    assert (shop / "shop.py").is_file()
     written = re.findall(r"# (Tool\w+\(.*)$", TOOLS, re.MULTILINE)
-    results = [str(value) for value in await play(TOOLS, {})]
+    results = [str(value) for value in await play(TOOLS, {"lhkit": lhkit})]
     assert len(results) == len(written) == 3
     for result, line in zip(results, written, strict=True):
         assert re.fullmatch(re.escape(line).replace("…", ".*"), result)
@@ -55,5 +92,5 @@ async def test_readme_panels_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_readme_scores_are_those_of_the_baseline() -> None:
     text = (ROOT / "evals" / "baselines" / "gemma.md").read_text(encoding="utf-8")
     baseline = text.replace("┃", "│")  # in the table's head
-    (rows,) = (step.shown for step in steps(README) if step.command == "make eval")
+    (rows,) = (step.shown for step in steps(README) if step.command.startswith("make eval"))
     assert [row for row in rows if row != "…" and row not in baseline] == []

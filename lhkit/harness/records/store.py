@@ -43,6 +43,7 @@ from lhkit.harness.records.score_record import (
     ScoreKey,
     ScoreRecord,
     decode_score,
+    encode_score,
     newest_scores,
     record_sha256,
 )
@@ -387,7 +388,8 @@ def prune_records(
 ) -> None:
     """Delete all records except each sample's newest one, if `keeps` is true for it.
 
-    The file is replaced in one step: nothing of the deleted records remains in it.
+    The file is replaced in one step: nothing of the deleted records remains in it. Results of
+    scores, which may quote a record, are deleted with it.
 
     Raises:
         RunError: the folder is in use or cannot be written, or a record is invalid.
@@ -395,7 +397,25 @@ def prune_records(
     with open_journal(folder, wait_s=wait_s) as journal:
         kept = [record for record in select_records(journal.records, {}) if keeps(record)]
         if len(kept) < len(journal.records):
+            _prune_scores(folder, kept)
             _replace_records(folder, kept)
+
+
+def _prune_scores(folder: Path, kept: Iterable[SampleRecord]) -> None:
+    """Delete the results of scores of all other records."""
+    path = folder / SCORES
+    if not _exists(path):
+        return
+    hashes = {record_sha256(record) for record in kept}
+    lines = (
+        encode_score(result).encode() + b"\n"
+        for result in list(read_scores(folder))
+        if result.record_sha256 in hashes
+    )
+    try:
+        write_atomically(path, lines)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
 def _replace_records(folder: Path, records: Iterable[SampleRecord]) -> None:

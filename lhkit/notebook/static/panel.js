@@ -393,9 +393,10 @@ function inputRows(model, root, list, view, line) {
 
   /** Buttons that put an example into the input, where they replace only another example. */
   const examples = node("div", "lhkit-examples", { role: "group" });
-  const isFree = () => input.value === "" || model.get("examples").includes(input.value);
+  const all = () => model.get("examples") ?? [];
+  const isFree = () => input.value === "" || all().includes(input.value);
   function showExamples() {
-    examples.replaceChildren(...model.get("examples").map((text) => {
+    examples.replaceChildren(...all().map((text) => {
       const each = button("lhkit-quiet lhkit-example", () => {
         if (input.disabled || !isFree()) return;
         input.value = text;

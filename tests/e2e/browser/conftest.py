@@ -75,7 +75,7 @@ def _environment(root: Path) -> dict[str, str]:
     return {
         "HOME": str(root / ".home"),
         **search_paths(),
-        "LANG": "C.UTF-8",
+        "LANG": "ko_KR.UTF-8",
         "JUPYTER_CONFIG_DIR": str(root / ".conf"),
         "JUPYTER_DATA_DIR": str(root / ".data"),
         "JUPYTER_RUNTIME_DIR": str(root / ".run"),

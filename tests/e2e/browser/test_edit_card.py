@@ -170,6 +170,8 @@ def test_card_edit_by_keys_runs_what_it_shows(open_card: OpenCard) -> None:
     expect(dialog.locator(".lhkit-edit")).to_be_focused()
     card.press("Enter")
     form = card.page.get_by_role("dialog", name="Edit the arguments")
+    inner = "all => all.scrollHeight - all.clientHeight"
+    assert card.page.locator(".lhkit-list").evaluate(inner) == 0, "one scroll area, the page's"
     expect(form.get_by_role("textbox", name="title *")).to_be_focused()
     assert form.locator("[name]").evaluate_all("all => all.map((one) => one.type)") == [
         *("text", "date", "text", "text", "select-one", "select-one", "textarea"),

@@ -219,3 +219,24 @@ def test_gate_in_a_cell_click_interrupt_and_clear(
         window.jupyterapp.commands.execute('notebook:clear-cell-output');
     }""")
     expect(cells.nth(3)).to_contain_text("False closed")
+
+
+def test_examples_fill_the_input_and_send_nothing(page: Page) -> None:
+    examples, box = page.locator(".lhkit-example"), page.locator(".lhkit-input")
+    expect(examples).to_have_count(3)
+    examples.nth(2).click()
+    expect(box).to_have_value("내 습관 목록 보여줘")
+    expect(box).to_be_focused()
+    assert page.locator('[data-role="user"]').count() == 0
+    examples.nth(0).click()  # another example takes its place
+    expect(box).to_have_value(ADD)
+    box.press("End")
+    page.keyboard.type(", 부탁해")
+    examples.nth(1).click()  # typed words stay
+    expect(box).to_have_value(f"{ADD}, 부탁해")
+    box.fill("")
+    page.locator(".lhkit-locale").select_option("en")
+    expect(examples.nth(0)).to_have_text("Add a habit to cut caffeine")
+    examples.nth(2).click()
+    box.press("Enter")
+    expect(page.locator('[data-role="user"]')).to_contain_text("List my habits")

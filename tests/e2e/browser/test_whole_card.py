@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 STYLE = (STATIC / "panel.css").read_text("utf-8")
 LABELS = ("send", "stop", "retry", "clear", "markdown", "json", "scenario", "locale", "placeholder")
-SHOW = """async ([script("panel.js"), STYLE, fragments, lang, labels]) => {
+SHOW = """async ([script, style, fragments, lang, labels]) => {
     document.documentElement.lang = lang;
     document.title = "card";
     document.head.append(Object.assign(document.createElement("style"), { textContent: style }));

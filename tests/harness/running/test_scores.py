@@ -18,7 +18,7 @@ from lhkit import Run, Sample, add_scores, load_scenarios, replay, rescore, scor
 from lhkit.base.errors import RunError, UsageError
 from lhkit.harness.authoring.reference import gold_model, silent_model
 from lhkit.harness.records.score_record import decode_score, encode_score
-from lhkit.harness.records.store import MANIFEST, RECORDS, SCORES, failed_scenarios
+from lhkit.harness.records.store import MANIFEST, RECORDS, SCORES, failed_scenarios, prune_records
 from lhkit.harness.running.score_run import score_record
 from lhkit.harness.running.scores import Score, load_scores
 from tests.harness.build import FAIL, PASS, Load, Play
@@ -452,6 +452,16 @@ async def test_invalid_line_of_results_is_named(play: Play, load: Load, tmp_path
         file.write("\n")
     with pytest.raises(RunError, match=r"scores\.jsonl:5 is not a valid result"):
         Run.load(folder)
+
+
+async def test_results_of_deleted_records_are_deleted(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    await play(load(CHATS), run_dir=folder, scores=[not_first])
+    prune_records(folder, lambda record: record.sample_id.scenario != "add-0")
+    assert "it is the first" not in (folder / SCORES).read_text(encoding="utf-8")
+    assert figures(Run.load(folder)) == {"not_first": (1.0, 3)}
 
 
 async def test_run_without_scores_is_written_as_before(
