@@ -32,7 +32,7 @@ async def test_repr_contains_the_conversation(
         "  나: 쓰기",
         '  write {"a":1} → cancelled',
         "  이 작업을 실행할까요? 취소함 (코드로 답함)",
-        "  도우미: done",
+        "  어시스턴트: done",
         "    and said",
         "  실행하지 않음: write",
     ]
