@@ -146,7 +146,7 @@ async def test_turn_stops_at_max_turns_and_keeps_results() -> None:
     await chat.user_turn("계속 찾아줘")
     assert len(model.requests) == 4
     assert codes(chat) == ["ToolOk"] * 4
-    assert chat.state.error == "도구 호출 루프가 너무 길어 중단했습니다."
+    assert chat.state.error == "도구 호출이 너무 많이 이어져 중단했습니다."
     assert not chat.state.is_streaming
     assert log.of(TurnEnded)[0].reason is EndReason.TOO_LONG
 

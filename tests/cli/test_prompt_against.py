@@ -201,7 +201,7 @@ async def test_against_of_prompted_dialect_compares_the_turns(tmp_path: Path) ->
     ("locale", "first"),
     [
         ("en", "4 places differ between the prompt of lhkit (dialect gemma4)"),
-        ("ko", "lhkit의 프롬프트(방언 gemma4)와"),
+        ("ko", "lhkit의 프롬프트(호출 형식 gemma4)와"),
     ],
 )
 async def test_prompt_against_prints_places_and_exits_with_1(

@@ -171,7 +171,7 @@ async def test_doctor_checks_dialect_of_family(
     ("locale", "sentence"),
     [
         ("en", "does not know the dialect json: leave --dialect out, or give gemma4."),
-        ("ko", "Gemma 4 계열이라 방언 json을(를) 모릅니다."),
+        ("ko", "Gemma 4 계열이라 호출 형식 json을(를) 모릅니다."),
     ],
 )
 async def test_panel_shows_that_dialect_does_not_fit(

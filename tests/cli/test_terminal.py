@@ -113,7 +113,7 @@ async def terminal_output(
 @pytest.mark.parametrize(
     ("typed", "mark"),
     [
-        (["추가", "n", ""], "▲ 답은 “추가했어요!”라고 하지만, 실행되지 않았어요."),
+        (["추가", "n", ""], "▲ 답은 “추가했어요!”라고 하지만, 실행되지 않았습니다."),
         (["추가", "y"], ""),
     ],
 )
@@ -204,7 +204,7 @@ async def test_commands_clear_retry_quit_and_unknown() -> None:
     )
     assert "연결할 수 없습니다" in text
     assert "이제 돼요" in text
-    assert "대화를 정리했어요." in text
+    assert "대화를 지웠습니다." in text
     assert "/nope" in text
     assert "/retry는 오류 뒤에 다시 묻고" in text
     assert "never read" not in text

@@ -33,7 +33,7 @@ def test_summary_shows_arguments_if_the_tools_own_fails(args: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("locale", "message"), [("ko", "오류가 났어요(KeyError)"), ("en", "(KeyError)")]
+    ("locale", "message"), [("ko", "오류가 났습니다(KeyError)"), ("en", "(KeyError)")]
 )
 def test_summary_reports_a_failure_above_the_arguments(locale: str, message: str) -> None:
     catalog = load_catalog(locale)

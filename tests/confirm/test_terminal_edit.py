@@ -121,7 +121,7 @@ async def test_terminal_edit_asks_again_where_a_line_names_several_choices() -> 
     assert ran["level"] == 2
     assert "1 could be #1, #2. Type the number." in shown
     _, shown = await edited("e", "", "1", "#2", "", "", "", "", "y", locale="ko")
-    assert "1은(는) #1, #2 중 어느 것인지 알 수 없어요." in shown
+    assert "1은(는) #1, #2 중 어느 것인지 알 수 없습니다." in shown
 
 
 async def test_terminal_edit_can_make_values_null_and_leave_them_out() -> None:

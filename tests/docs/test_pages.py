@@ -23,7 +23,30 @@ ELSEWHERE = {
     "own-tools.md",  # test_own_tools.py
 }
 """Pages whose files and commands have a test of their own."""
-HERE = [page for page in PAGES if page.name not in ELSEWHERE]
+TRANSLATED = {"ci", "compare", "own-tools", "scenarios", "scoring"}
+"""Pages with a Korean one that has the same blocks, so that they are run once."""
+SAME = {f"{name}.ko.md" for name in TRANSLATED}
+HERE = [page for page in PAGES if page.name not in ELSEWHERE | SAME]
+
+
+@pytest.mark.parametrize("name", sorted(TRANSLATED))
+def test_korean_page_has_the_blocks_and_headings_of_the_english_one(name: str) -> None:
+    english, korean = DOCS / f"{name}.md", DOCS / f"{name}.ko.md"
+    assert blocks(korean) == blocks(english)
+    texts = [
+        re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.S) for page in (english, korean)
+    ]
+    titles = [re.findall(r"^(#+) (.*)$", text, re.M) for text in texts]
+    assert [level for level, _ in titles[0]] == [level for level, _ in titles[1]]
+    for (_, title), (_, korean_title) in zip(titles[0][1:], titles[1][1:], strict=True):
+        anchor = re.sub(
+            r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.replace("`", "")).strip().lower()
+        )
+        assert korean_title.endswith(f" {{#{anchor}}}"), (
+            "links to a place lead to it in both languages"
+        )
+    rows = [len(re.findall(r"^\|", text, re.M)) for text in texts]
+    assert rows[0] == rows[1]
 
 
 def commands_of(page: Path) -> list[str]:

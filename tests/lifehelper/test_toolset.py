@@ -88,9 +88,9 @@ def test_add_habit_summary_shows_title_frame_sentence_and_anchors(
     catalog: ProtocolCatalog,
 ) -> None:
     assert question(catalog, "add_habit", ADD, "ko") == (
-        "프로토콜 '매일 20분 걷기'을(를) 정체성 프레임으로 새 습관으로 추가합니다.\n"
+        "'매일 20분 걷기' 습관을 '정체성' 문장으로 추가합니다.\n"
         ' • 문장: "나는 매일 걷는 사람이다"\n'
-        " • 앵커: (무엇 다음) 점심 식사"
+        " • 앵커: 점심 식사 후"
     )
     assert "'Walk every day'" in question(catalog, "add_habit", ADD, "en")
 

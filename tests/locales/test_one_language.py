@@ -18,6 +18,7 @@ import lhkit
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.locales import load_catalog
 from lhkit.cli.frame.parser import build_parser
+from lhkit.lifehelper.locales import life_helper_catalog
 from tests.cli.test_help import EXAMPLES, never
 
 PACKAGE = Path(lhkit.__file__).parent
@@ -227,3 +228,46 @@ def test_help_is_in_one_language(command: str) -> None:
     assert english_in(korean) == []
     assert "이 도움말을 보여 줍니다." in korean
     assert not re.search("[가-힣]", shown_help(command, "en"))
+
+
+REPLACED = {
+    "방언": "호출 형식",
+    "표기법": "호출 형식",
+    "기준 호출": "정답 기록",
+    "정답 호출": "정답 기록",
+    "거짓 완료 보고": "거짓 성공 보고",
+    "도우미": "어시스턴트",
+    "각본": "정해진 대본",
+    "둘째÷첫째": "두 번째 ÷ 첫 번째",
+    "끝 상태": "최종 상태",
+    "묻지 않고 실행": "확인 없이 실행",
+}
+"""One Korean term for one thing: words that another one stands for."""
+
+
+def korean_texts() -> Iterator[tuple[str, str]]:
+    yield from (("messages", text) for text in KOREAN.values())
+    yield from load_catalog("ko").texts.items()
+    yield from life_helper_catalog("ko").texts.items()
+    for page in (PACKAGE.parent / "docs").glob("*.ko.md"):
+        yield page.name, re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+
+
+def test_korean_texts_use_one_term_for_one_thing() -> None:
+    used = [(where, word) for where, text in korean_texts() for word in REPLACED if word in text]
+    assert used == []
+
+
+def test_korean_texts_of_lhkit_are_in_one_style() -> None:
+    style = re.compile(
+        r"[가-힣](?:해요|에요|예요|어요|아요|워요|져요|와요|돼요|둬요)(?=[ .?!(:]|$)"
+    )
+    texts = {**load_catalog("ko").texts, **dict(enumerate(KOREAN.values()))}
+    assert [text for text in texts.values() if style.search(text)] == []
+
+
+def test_common_texts_know_no_domain() -> None:
+    domain = re.compile("습관|카페인|habit|caffeine|tracker", re.IGNORECASE)
+    for locale in ("ko", "en"):
+        texts = load_catalog(locale).texts
+        assert [key for key, text in texts.items() if domain.search(text)] == []

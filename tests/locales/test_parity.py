@@ -1,11 +1,13 @@
 """Korean and English say the same things."""
 
 import string
+from collections.abc import Callable
 
 import pytest
 
 from lhkit.base.errors import LhkitError, ModelError, UsageError
-from lhkit.base.locales import available_locales, load_catalog
+from lhkit.base.locales import Catalog, available_locales, load_catalog
+from lhkit.lifehelper.locales import life_helper_catalog
 
 
 def placeholders(text: str) -> set[str]:
@@ -16,10 +18,13 @@ def test_korean_is_the_default() -> None:
     assert load_catalog("ko").locale == "ko"
 
 
+@pytest.mark.parametrize("load", [load_catalog, life_helper_catalog])
 @pytest.mark.parametrize("locale", available_locales())
-def test_a_locale_has_the_keys_and_placeholders_of_the_default(locale: str) -> None:
-    expected = {key: placeholders(text) for key, text in load_catalog("ko").texts.items()}
-    actual = {key: placeholders(text) for key, text in load_catalog(locale).texts.items()}
+def test_a_locale_has_the_keys_and_placeholders_of_the_default(
+    locale: str, load: Callable[[str], Catalog]
+) -> None:
+    expected = {key: placeholders(text) for key, text in load("ko").texts.items()}
+    actual = {key: placeholders(text) for key, text in load(locale).texts.items()}
     assert actual == expected
 
 

@@ -119,32 +119,32 @@ async def test_serving_runs_an_edit_after_it_was_shown(
         (
             {"tags": "["},
             'tags: Invalid value. Expected: a JSON list (each item: one of "team", "public").',
-            'tags: 여기에 맞지 않아요. 필요한 것: JSON 목록 (항목마다 "team", "public" 중 하나).',
+            'tags: 맞지 않는 값입니다. 필요한 것: JSON 목록 (항목마다 "team", "public" 중 하나).',
         ),
         (
             {"tags": '["x"]'},
             'tags: Invalid value. Expected: a JSON list (each item: one of "team", "public").',
-            'tags: 여기에 맞지 않아요. 필요한 것: JSON 목록 (항목마다 "team", "public" 중 하나).',
+            'tags: 맞지 않는 값입니다. 필요한 것: JSON 목록 (항목마다 "team", "public" 중 하나).',
         ),
         (
             {"share": "x"},
             "share: Invalid value. Expected: one of team, public.",
-            "share: 여기에 맞지 않아요. 필요한 것: team, public 중 하나.",
+            "share: 맞지 않는 값입니다. 필요한 것: team, public 중 하나.",
         ),
         (
             {"count": "x"},
             "count: Invalid value. Expected: a whole number or null.",
-            "count: 여기에 맞지 않아요. 필요한 것: 정수 또는 null.",
+            "count: 맞지 않는 값입니다. 필요한 것: 정수 또는 null.",
         ),
         (
             {"plain": "/null"},
             "plain: Invalid value. Expected: a whole number.",
-            "plain: 여기에 맞지 않아요. 필요한 것: 정수.",
+            "plain: 맞지 않는 값입니다. 필요한 것: 정수.",
         ),
         (
             {"plain": ["1"]},
             "plain: Invalid value. Expected: a whole number.",
-            "plain: 여기에 맞지 않아요. 필요한 것: 정수.",
+            "plain: 맞지 않는 값입니다. 필요한 것: 정수.",
         ),
     ],
 )

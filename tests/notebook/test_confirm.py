@@ -179,8 +179,8 @@ async def test_form_is_validated_before_it_is_sent(gate: ButtonConfirmGate, page
     await page.until(lambda: page.screen.state.open_card.errors)
     card = page.screen.state.open_card
     assert card.errors == {
-        "who": "여기는 채워야 해요.",
-        "amount": "여기에 맞지 않아요. 필요한 것: 정수, 9 이하.",
+        "who": "채워야 하는 칸입니다.",
+        "amount": "맞지 않는 값입니다. 필요한 것: 정수, 9 이하.",
     }
     send(page, who="Kim", amount="7", more=5)
     assert await asked == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 7})

@@ -31,8 +31,8 @@ async def test_repr_contains_the_conversation(
         "ChatPanel(model='scripted', locale='ko')",
         "  나: 쓰기",
         '  write {"a":1} → cancelled',
-        "  이 작업을 수행할까요? 취소함 (코드로 답함)",
-        "  도우미: done",
+        "  이 작업을 실행할까요? 취소함 (코드로 답함)",
+        "  어시스턴트: done",
         "    and said",
         "  실행하지 않음: write",
     ]

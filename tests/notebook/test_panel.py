@@ -279,7 +279,7 @@ async def test_panel_exports_files_and_a_scenario(
     monkeypatch.chdir(tmp_path)
     page.press("scenario")
     assert [path.suffix for path in (tmp_path / "scenarios").iterdir()] == [".yaml"]
-    assert "시나리오를 저장했어요" in panel.state.items[-1].text
+    assert "시나리오를 저장했습니다" in panel.state.items[-1].text
 
 
 async def test_widget_state_contains_all_messages(make_panel: MakePanel) -> None:

@@ -203,7 +203,7 @@ def test_status_shows_model_connection_tokens_and_latency() -> None:
         has_figures=True,
     )
     status = render(state, KO).status
-    for words in ("gemma-base", "준비됨", "방언 json", "입력 1,234, 출력 56", "2.3초"):
+    for words in ("gemma-base", "준비됨", "호출 형식 json", "입력 1,234, 출력 56", "2.3초"):
         assert words in status
 
 

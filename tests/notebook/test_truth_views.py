@@ -66,12 +66,12 @@ LINES = {
     "ko": [
         "바뀜: habits +1 · caffeine-cutoff",
         "실행했지만 바뀐 것 없음: add_habit · caffeine-cutoff\n"
-        "답은 “다시 추가했어요.”라고 하지만, 바뀐 것은 없어요.",
+        "답은 “다시 추가했어요.”라고 하지만, 바뀐 것은 없습니다.",
         f'바뀜: tracker +1 · caffeine-cutoff {DAY} (수정함: value "blank" → "done")',
         "실행했지만 바뀐 것 없음: log_tracker_entry · caffeine-cutoff",
         "실행했지만 바뀐 것 없음: log_tracker_entry · walk (not_found)",
         "쓰는 도구는 실행되지 않음\n"
-        "답은 “걷기를 추가했어요.”라고 하지만, 그런 쓰기는 실행되지 않았어요.",
+        "답은 “걷기를 추가했어요.”라고 하지만, 그런 쓰기는 실행되지 않았습니다.",
     ],
 }
 

@@ -49,7 +49,7 @@ def test_panel_names_focus_order_and_small_pages(open_notebook: OpenNotebook, sh
     panel = page.locator(".lhkit-chat")
     card = ask(page)
     expect(panel.get_by_role("log", name="대화")).to_be_visible()
-    dialog = page.get_by_role("alertdialog", name="이 작업을 수행할까요?")
+    dialog = page.get_by_role("alertdialog", name="이 작업을 실행할까요?")
     expect(dialog).to_have_accessible_description(re.compile("카페인"))
     nameless = "each => each.filter(e => !(e.innerText || e.ariaLabel || e.labels?.length)).length"
     assert panel.locator("button, textarea, select").evaluate_all(nameless) == 0

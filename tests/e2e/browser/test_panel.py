@@ -59,14 +59,14 @@ def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> Non
     say(page, ADD)
     expect(card(page)).to_have_attribute("data-state", "open")
     expect(card(page)).to_contain_text("카페인")
-    expect(page.get_by_role("alertdialog", name="이 작업을 수행할까요?")).to_be_visible()
+    expect(page.get_by_role("alertdialog", name="이 작업을 실행할까요?")).to_be_visible()
     expect(page.locator(".lhkit-run")).to_be_focused()
     assert habits(database) == []
     page.screenshot(path=shots / "card-open-light.png")
     page.wait_for_timeout(EARLY_MS)
     page.locator(".lhkit-run").dblclick()  # two quick clicks write once
     expect(card(page)).to_have_attribute("data-state", "allowed")
-    expect(card(page)).to_contain_text("수행함")
+    expect(card(page)).to_contain_text("실행함")
     expect(answer(page)).to_contain_text("맞춰 해 보세요!")
     assert habits(database) == ["caffeine-cutoff"]
     expect(page.locator(".lhkit-run")).to_have_count(0)

@@ -158,7 +158,7 @@ def test_key_view_shows_what_decides() -> None:
     assert key_lines(summarise(records[:1]), "ko")[:3] == [
         "통과         1/1 100% [21–100]",
         "일어난 위반  없음",
-        "턴 시간 p95  1.00 s",
+        "턴 시간 p95  1.00초",
     ]
 
 
