@@ -118,7 +118,7 @@ class ExportOptions(Options):
     "lhkit export runs/gemma-json --openai-messages chats.jsonl",
     "lhkit export runs/chats --otel http://127.0.0.1:4318",
     "lhkit export --sft train.jsonl --scenarios mine --held-out datasets/ac",
-    "lhkit export --sft rows.jsonl --scenarios mine --format prompt-completion --dialect gemma4",
+    "lhkit export --sft rows.jsonl --scenarios mine --format mobile-actions",
 )
 async def export_run(options: ExportOptions, settings: Settings) -> int:
     """Write a run in each requested format; return the exit code.

@@ -63,10 +63,11 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         RunError: the run cannot be read or scored, or the result cannot be written.
         ScenarioError: a scenario is invalid.
     """
-    old = Run.load(options.run).select(**options.values())
     if options.score and options.into is None:
+        old = Run.load(options.run).select(**options.values())
         return await _add_scores(options, old, settings)
     paths = scenarios_at(options.paths, options.toolset)
+    old = Run.load(options.run).select(**options.values())
     toolset = load(options.toolset)
     given = (*options.scores, *options.score)
     scores = load_scores(given, toolset)  # before the records are judged

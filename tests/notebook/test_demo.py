@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.base.locales import load_catalog
 from lhkit.conversation.messages import ModelMessage, ToolCallMessage
 from lhkit.lifehelper.catalog import load_protocols
+from lhkit.lifehelper.locales import life_helper_catalog
 from lhkit.lifehelper.store import Store
 from lhkit.notebook import demo_panel
 from lhkit.notebook.panel.panel import ChatPanel
@@ -125,7 +125,7 @@ async def test_demo_examples_are_understood_in_their_language(
     other = {"ko": "en", "en": "ko"}[locale]
     panel.set_locale(other)
     assert panel.widget.examples == [
-        load_catalog(other).text(f"demo.example_{number}") for number in (1, 2, 3)
+        life_helper_catalog(other).text(f"script.example_{number}") for number in (1, 2, 3)
     ]
 
 

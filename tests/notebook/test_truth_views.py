@@ -126,9 +126,9 @@ async def test_every_view_has_the_lines_of_truth(
     assert [turn_truth(turn, catalog) for turn in record.trajectory.turns] == expected
     assert [*turns_frame([record])["truth"]] == expected
     html = "".join(fragment.html for fragment in render(panel.state, catalog).fragments)
-    report = run_html(run.records, run.summary(), criteria={}, name="x")
+    report = run_html(run.samples, run.summary(), criteria={}, name="x")
     spans = json.loads(b"".join(trace_lines(run)).splitlines()[0])
-    logged = json.dumps(_InspectSample(record, run).json(), ensure_ascii=False)
+    logged = json.dumps(_InspectSample(record, run, ()).json(), ensure_ascii=False)
     review = "".join(map(str, Review(tmp_path / "chats", locale=locale)._parts()))
     texts = {
         "html": html,
@@ -176,7 +176,7 @@ async def test_every_view_has_the_arguments_that_ran_after_an_edit(
     assert f"remind {ran} → ok" in repr(panel)
     assert f"remind {ran} → ok" in [*short_lines(record, load_catalog("en"))]
     assert [*calls_frame([record])["run_args"]] == [ran]
-    sample = _InspectSample(record, run).json()
+    sample = _InspectSample(record, run, ()).json()
     (approval,) = (e for e in sample["events"] if e["event"] == "approval")
     (ran_tool,) = (e for e in sample["events"] if e["event"] == "tool")
     assert approval["decision"] == "modify"

@@ -52,6 +52,7 @@ class TerminalChat:
         catalog: texts.
         now: clock for the names of saved chats.
         recorder: records the conversation, if the user asked for it.
+        shows_reading: in a terminal, shows a moving line until the model's first text.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class TerminalChat:
         catalog: Catalog,
         now: Callable[[], datetime],
         recorder: ChatRecorder | None = None,
+        shows_reading: bool = True,
     ) -> None:
         self._controller = controller
         self._live = live
@@ -74,6 +76,7 @@ class TerminalChat:
         self._recorder = recorder
         self._initial_state = live.world()
         self._is_mid_line = False
+        self._shows_reading = shows_reading and console.is_terminal
         # a line that moves: the embedded model may read a first prompt for a minute
         self._reading = Status(catalog.text("chat.reading"), console=console)
 
@@ -169,7 +172,7 @@ class TerminalChat:
             self._recorder.handle(event)
         self._reading.stop()
         match event:
-            case ModelCalled() if self._console.is_terminal:
+            case ModelCalled() if self._shows_reading:
                 self._reading.start()
             case TextDelta(text=text):
                 self._console.print(Text(printable(text)), end="", soft_wrap=True)

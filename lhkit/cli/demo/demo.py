@@ -172,6 +172,7 @@ async def _talk(
             console=screen.console,
             catalog=screen.catalog,
             now=settings.now,
+            shows_reading=False,
         )
         await chat.converse()
 

@@ -19,7 +19,9 @@ _YAML = frozenset({".yaml", ".yml"})
 _NAMED = re.compile(r".+\.scenario\.(ya?ml|jsonl?)", re.IGNORECASE)
 """The names of files that have to be scenarios."""
 
-_TURNS = re.compile(r"""^[\s{,-]*["']?turns["']?\s*:""", re.MULTILINE)
+_SCENARIO_LINE = re.compile(
+    r"""^(?:[\s{,-]*["']?turns["']?\s*:|-\s+["']?id["']?\s*:)""", re.MULTILINE
+)
 _FEW_KEYS = 2
 _READ_CHARS = 100_000
 _SHOWN_FILES = 3
@@ -159,21 +161,21 @@ def _read_suite(file: FilePath, *, must_be_one: bool) -> Document | None:
     try:
         document = read_document(file)
     except ScenarioError:  # too large, or not text
-        if must_be_one or _has_line_of_turns(file):
+        if must_be_one or _has_scenario_line(file):
             raise
         return None
     value = document.value
     if isinstance(value, list):
         is_meant = any(map(_is_entry, value))
     else:
-        is_meant = _has_turns(value) or (value is None and _has_line_of_turns(file))
+        is_meant = _has_turns(value) or (value is None and _has_scenario_line(file))
     return document if must_be_one or is_meant else None
 
 
-def _has_line_of_turns(file: FilePath) -> bool:
+def _has_scenario_line(file: FilePath) -> bool:
     try:
         with file.open(encoding="utf-8", errors="replace") as text:
-            return _TURNS.search(text.read(_READ_CHARS)) is not None
+            return _SCENARIO_LINE.search(text.read(_READ_CHARS)) is not None
     except OSError:
         return True  # what cannot be opened is reported
 

@@ -32,6 +32,7 @@ BROKEN = {
     "misspelt user": ("a.yaml", "- id: b\n  turns: [{usr: hi}]\n", "usr"),
     "one of two": ("a.yaml", SCENARIO.format("b") + "- name: x\n", "b"),
     "not YAML": ("a.yaml", "- id: b\n  turns:\n   - user: [\n", "not YAML"),
+    "broken at its first line": ("a.yaml", "- id: [\n", "not YAML"),
     "tabs": ("a.yaml", "- id: b\n\tturns: []\n  turns: x\n", "not YAML"),
     "a tag": ("a.yaml", "- id: b\n  turns: !x [{user: hi}]\n", "tag"),
     "not text": ("a.yaml", "- id: caf\udce9\n  turns: [{user: hi}]\n", "UTF-8"),
