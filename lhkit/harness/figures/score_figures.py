@@ -15,7 +15,6 @@ from lhkit.harness.figures.rates import Interval, share_of
 from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.scenarios.sample_id import SampleId
 
-
 _FEWEST = 5
 """Of fewer labels it is not said that they are selected."""
 _RARE = 0.001

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from lhkit.base.errors import MissingRunError, UsageError
 from lhkit.base.options import DEFAULT_TOOLSET, validate_options
+from lhkit.harness.figures.agreement import JudgeAgreement
 from lhkit.harness.figures.frames import (
     calls_frame,
     latency_frame,
@@ -20,7 +21,6 @@ from lhkit.harness.figures.frames import (
     violations_frame,
 )
 from lhkit.harness.figures.metrics import ScoreFigure, Summary, summarise
-from lhkit.harness.figures.agreement import JudgeAgreement
 from lhkit.harness.figures.score_figures import compare_judge, score_figures
 from lhkit.harness.records.judge_labels import (
     JudgeLabel,
