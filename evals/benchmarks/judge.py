@@ -1,7 +1,7 @@
 """Coverage of the corrected rate of a judge, and a run with a small model as judge.
 
 python evals/benchmarks/judge.py                    # the simulation; writes judge.json
-python evals/benchmarks/judge.py http://127.0.0.1:8080   # a judge on a served model
+python evals/benchmarks/judge.py http://127.0.0.1:8080 20   # a judge on a served model, 20 samples
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from lhkit import Run, Sample, add_scores, gold_model, judge, load_scenarios, re
 from lhkit.harness.figures.prediction_powered import corrected_limits
 from lhkit.harness.figures.rates import wilson
 
-RUNS = 4_000
-SAMPLES = (400, 2_000)
+RUNS = 2_000
+SAMPLES = (400,)
 RATES = (0.01, 0.03, 0.1, 0.3, 0.5, 0.8, 0.95, 0.99)
 ERRORS = ((0.05, 0.05), (0.1, 0.2), (0.3, 0.1), (0.02, 0.4), (0.4, 0.4))
 """Shares of false yes among the true no, and of false no among the true yes."""
@@ -90,13 +90,14 @@ def wrote(sample: Sample) -> bool:
     return any(call.writes and call.run is not None for call in sample.calls)
 
 
-async def measure(address: str) -> None:
-    """Print how a served model judges whether the assistant changed data in 40 samples."""
-    run: Run = await replay(load_scenarios([DEV]), gold_model, limit=40, progress=False)
+async def measure(address: str, samples: int) -> None:
+    """Print how a served model judges whether the assistant changed data in some samples."""
+    scenarios = Random(0).sample(load_scenarios([DEV]), samples)
+    run: Run = await replay(scenarios, gold_model, progress=False)
     question = "Did the assistant add, change or delete data in this conversation?"
     run = await add_scores(run, [judge(address, question, name="wrote", concurrency=1)])
     truth = {sample.id: wrote(sample) for sample in run.samples}
-    part = Random(0).sample(sorted(truth), 30)
+    part = Random(0).sample(sorted(truth), 3 * samples // 4)
     print(run.summary().scores)
     print(run.agreement("wrote", {name: truth[name] for name in part}))
     print("true rate", sum(truth.values()) / len(truth))
@@ -104,6 +105,6 @@ async def measure(address: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        asyncio.run(measure(sys.argv[1]))
+        asyncio.run(measure(sys.argv[1], int(sys.argv[2])))
     else:
         simulate()

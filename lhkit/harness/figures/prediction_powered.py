@@ -30,7 +30,7 @@ chance for few labels. The estimate stays consistent: any multiple is valid."""
 _LOST = 1.0
 """The labels that the estimated mean costs."""
 _TAIL = (1 - 0.95) / 2
-_STEPS = 30
+_STEPS = 20
 _TINY = 1e-12
 
 

@@ -102,13 +102,13 @@ def compare_judge(
 def _is_selected(answers: Mapping[SampleId, bool], labels: Mapping[SampleId, bool]) -> bool:
     """Return whether labels cannot be a random part of the samples.
 
-    All differ from the judge, or the judge's answers to the labelled samples are as unlike those to
+    All differ from the judge, in both directions (one direction may be a bad judge), or the judge's answers to the labelled samples are as unlike those to
     the others as one random part in a thousand (hypergeometric, two-sided).
     """
     labelled = [sample for sample in answers if sample in labels]
     if len(labelled) < _FEWEST:
         return False
-    if all(answers[sample] is not labels[sample] for sample in labelled):
+    if {(answers[sample], labels[sample]) for sample in labelled} == {(True, False), (False, True)}:
         return True
     if len(labelled) == len(answers):
         return False

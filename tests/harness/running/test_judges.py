@@ -1,5 +1,7 @@
 """Judges: what is asked, what is stored, what is not asked twice, and what an answer counts as."""
 
+import csv
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +11,16 @@ import pytest
 
 from lhkit import Run, ScriptedModel, add_scores, gold_model, judge, load_scenarios, replay
 from lhkit.base.errors import UsageError
+from lhkit.base.locales import load_catalog
+from lhkit.cli.agreement import AgreementOptions, agreement
 from lhkit.conversation.messages import UserMessage
 from lhkit.conversation.responses import ModelIdentity, Sampling
+from lhkit.harness.records.judge_labels import new_labels, write_labels
+from lhkit.harness.views.scores import figure_lines
 from lhkit.models.base import ModelRequest
 from lhkit.models.client.request import request_body
 from lhkit.models.recorded.scripted import Reply, say
+from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -149,3 +156,84 @@ def test_request_is_constrained_to_choices_where_the_server_can() -> None:
         identity = ModelIdentity(model="m", server=server, dialect=dialect)
         before, after = request_body(plain, identity), request_body(asked, identity)
         assert after == {**before, **fields}
+
+
+@pytest.mark.parametrize("locale", ["en", "ko"])
+async def test_agreement_command_draws_labels_and_corrects(
+    locale: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken = Settings(locale=locale)
+    folder, file = tmp_path / "run", tmp_path / "labels.csv"
+    await old_run(folder, limit=20)
+    polite = judge(answering(lambda _prompt: "yes"), "Polite?", name="polite")
+    run = await add_scores(folder, [polite])
+    table = "".join(figure_lines(run.summary().scores, load_catalog(locale)))
+    assert ("unchecked judge" if locale == "en" else "확인하지 않은 평가 모델") in table
+    with pytest.raises(UsageError, match="no judge 'rude'"):
+        run.agreement("rude")
+
+    draw = AgreementOptions(run=folder, score="polite", labels=file, draw=12)
+    assert await agreement(draw, spoken) == 0
+    text = file.read_text(encoding="utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 12
+    assert {row["label"] for row in rows} == {""}
+    with pytest.raises(UsageError, match="Give a new file"):
+        await agreement(draw, spoken)
+    words = ("no", "yes") if locale == "en" else ("아니요", "예")
+    for number, row in enumerate(rows):
+        row["label"] = words[number % 4 > 0]
+    with file.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    capsys.readouterr()
+    labelled = AgreementOptions(run=folder, score="polite", labels=file)
+    assert await agreement(labelled, spoken) == 0
+    shown = capsys.readouterr().out
+    assert "3" in shown
+    assert ("of 3 that the person calls no" if locale == "en" else "'아니요'라고 한 3개") in shown
+    loaded = Run.load(folder)
+    found = loaded.agreement("polite")
+    assert (found.labels, found.false_yes.part, len(found.disputed)) == (12, 3, 3)
+    table = "".join(figure_lines(loaded.summary().scores, load_catalog(locale)))
+    assert ("corrected" if locale == "en" else "보정한 비율") in table
+    by_hand = {row["sample"]: row["label"] == words[1] for row in rows}
+    assert run.agreement("polite", by_hand) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("l.csv", "sample,label\nx,maybe\n", "neither yes nor no"),
+        ("l.csv", "id,label\nx,yes\n", "no 'sample'"),
+        ("l.jsonl", '{"sample": "x", "label": true}\n{"sample": "x", "label": false}\n', "two"),
+        ("l.jsonl", "{", "not valid JSON"),
+        ("l.jsonl", '{"sample": "x", "label": 1}\n', "no sample 'x'"),
+    ],
+)
+async def test_agreement_refuses_invalid_labels(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    run = await add_scores(await old_run(limit=1), [judge(answering(lambda _: "yes"), "?")])
+    with pytest.raises(UsageError, match=message):
+        run.agreement("judge", tmp_path / name)
+
+
+async def test_judge_is_a_check_once_its_error_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    model = answering(lambda _prompt: "yes")
+    run = await add_scores(
+        await old_run(folder, limit=32), [judge(model, "Polite?", name="polite")]
+    )
+    ids = [sample.id for sample in run.samples]
+    write_labels(folder, new_labels("polite", dict.fromkeys(ids, True), run.records))
+    with pytest.raises(UsageError, match="of both kinds"):
+        judge(model, "Polite?", fails=True, measured=folder)
+    labels = {name: number % 8 > 0 for number, name in enumerate(ids)}
+    write_labels(folder, new_labels("polite", labels, run.records))
+    check = judge(model, "Polite?", name="polite", fails=True, measured=folder)
+    assert check.fails
+    with pytest.raises(UsageError, match="no results of this judge"):
+        judge(model, "Rude?", fails=True, measured=folder)
