@@ -1,11 +1,10 @@
 """Coverage of the corrected rate of a judge, and a run with a small model as judge.
 
-python evals/benchmarks/judge.py                    # the simulation; writes judge.json
+python evals/benchmarks/judge.py                    # the simulation; writes judge.csv
 python evals/benchmarks/judge.py http://127.0.0.1:8080 20   # a judge on a served model, 20 samples
 """
 
 import asyncio
-import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -67,7 +66,9 @@ def simulate() -> None:
     for samples, rate, errors, labels in product(SAMPLES, RATES, ERRORS, LABELS):
         values = coverage(rng, samples, rate, errors, labels)
         rows.append((samples, rate, *errors, labels, *(round(value, 2) for value in values)))
-    (FOLDER / "judge.json").write_text(json.dumps(rows).replace("], [", "],\n["), encoding="utf-8")
+    head = "samples,rate,false_yes,false_no,labels,corrected,plain_ppi,uncorrected"
+    lines = [head, *(",".join(map(str, row)) for row in rows)]
+    (FOLDER / "judge.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for name, column, keys in (("labels", 4, LABELS), ("true rate", 1, RATES), ("all", None, (0,))):
         print(f"| {name} | corrected: mean, lowest, highest | PPI, normal | uncorrected |")
         print("|---|---|---|---|")

@@ -76,8 +76,8 @@ class JudgeAgreement:
         false_no_interval: its 95 % interval; None if the person calls no sample yes.
         disputed: the samples that they differ on, with the label of the person.
         corrected: the corrected rate; None without labels, or if they are not a random part.
-        is_selected: the labels cannot be a random part: all differ from the judge, in both directions, or its answers
-            to the labelled samples differ from those to the others.
+        is_selected: the labels cannot be a random part: all differ from the judge, in both
+            directions, or its answers to the labelled samples differ from those to the others.
     """
 
     score: str

@@ -102,8 +102,9 @@ def compare_judge(
 def _is_selected(answers: Mapping[SampleId, bool], labels: Mapping[SampleId, bool]) -> bool:
     """Return whether labels cannot be a random part of the samples.
 
-    All differ from the judge, in both directions (one direction may be a bad judge), or the judge's answers to the labelled samples are as unlike those to
-    the others as one random part in a thousand (hypergeometric, two-sided).
+    All differ from the judge, in both directions (one direction may be a bad judge), or the judge's
+    answers to the labelled samples are as unlike those to the others as one random part in a
+    thousand (hypergeometric, two-sided).
     """
     labelled = [sample for sample in answers if sample in labels]
     if len(labelled) < _FEWEST:
