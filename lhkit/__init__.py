@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.harness.results.compare import compare as compare
     from lhkit.harness.results.history import History as History
     from lhkit.harness.results.results import Run as Run
+    from lhkit.harness.running.judges import judge as judge
     from lhkit.harness.running.rescore import rescore as rescore
     from lhkit.harness.running.run import replay as replay
     from lhkit.harness.running.run_options import RunOptions as RunOptions
@@ -90,6 +91,7 @@ _NAMES = {
     "harness.results.history": "History",
     "harness.scenarios.loader": "load_scenarios",
     "harness.scoring.matching": "match_calls",
+    "harness.running.judges": "judge",
     "harness.running.rescore": "rescore",
     "harness.results.results": "Run",
     "harness.running.run": "replay",

@@ -12,12 +12,17 @@ from lhkit.conversation.tool_spec import ToolSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One request: whole conversation, tools, instructions and sampling."""
+    """One request: whole conversation, tools, instructions and sampling.
+
+    `choices` are the only answers that are wanted. vLLM and llama.cpp can write nothing else then;
+    of other servers any answer may come.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     instructions: str = ""
     sampling: Sampling = field(default_factory=Sampling)
+    choices: tuple[str, ...] = ()
 
 
 class ChatModel(Protocol):

@@ -14,7 +14,8 @@ from lhkit.confirm.decision import Edit, Reject
 from lhkit.harness.authoring.lint import lint
 from lhkit.harness.authoring.reference import gold_model
 from lhkit.harness.chats.corrections import read_conversations
-from lhkit.harness.chats.reviews import LabelKind, ReviewFile, cohens_kappa, places_of
+from lhkit.harness.chats.reviews import LabelKind, ReviewFile, places_of
+from lhkit.harness.figures.agreement import cohens_kappa
 from lhkit.harness.figures.rates import wilson
 from lhkit.harness.records.record import Verdict
 from lhkit.harness.results.results import Run

@@ -30,6 +30,7 @@ $ lhkit eval --help"""
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "accept": ("accept", "Accept an observed argument or phrase in a scenario file."),
+    "agreement": ("agreement", "Compare a judge with labels of a person, and correct its rate."),
     "chat": ("chat.chat", "Chat in the terminal; each write asks y/N first."),
     "chats": ("chat.chats", "List, show or delete recorded chats."),
     "compare": ("compare", "Compare runs sample by sample."),

@@ -2,12 +2,10 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, Final, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from lhkit.base.errors import RunError, UsageError
 from lhkit.base.files import DRAFT, open_regular, write_atomically
 from lhkit.base.json_values import compact
-from lhkit.harness.figures.rates import Interval, wilson
+from lhkit.harness.figures.agreement import Agreement, cohens_kappa
 from lhkit.harness.records.record import SampleRecord, TurnRecord, first_issue
 from lhkit.harness.records.store import open_journal
 from lhkit.harness.running.fingerprint import sha256
@@ -67,7 +65,6 @@ Labels: TypeAlias = Mapping[CallPlace, Label]
 _LABEL = TypeAdapter(Label)
 _FOLDER: Final = "reviews"
 _WAIT_S: Final = 10.0
-_MIN_VARIANCE: Final = 1e-12
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
@@ -195,54 +192,6 @@ def forget_labels(folder: Path, samples: Collection[str] | None) -> None:
 def reviewers_of(folder: Path) -> tuple[str, ...]:
     """Return the names of the reviewers of a folder, sorted."""
     return tuple(sorted(path.stem for path in (folder / _FOLDER).glob("*.jsonl")))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """Cohen's kappa of `n` places that two people judged; None if both used one label only.
-
-    `observed` is the observed agreement. `interval` is the 95 % interval of `kappa`.
-    """
-
-    n: int
-    observed: float
-    kappa: float | None
-    interval: Interval | None
-
-
-def cohens_kappa(pairs: Sequence[tuple[str, str]]) -> Agreement | None:
-    """Return Cohen's kappa of pairs of labels with its 95 % interval; None without pairs.
-
-    Cohen (1960), A coefficient of agreement for nominal scales, with the standard error of Fleiss,
-    Cohen and Everitt (1969). That error is 0 for full agreement, or if one person uses one label
-    only; then the interval is Wilson's for the observed agreement, rescaled by chance agreement.
-    """
-    n = len(pairs)
-    if not n:
-        return None
-    kinds = sorted({kind for pair in pairs for kind in pair})
-    joint = {pair: count / n for pair, count in Counter(pairs).items()}
-    first = {kind: sum(p for (a, _), p in joint.items() if a == kind) for kind in kinds}
-    second = {kind: sum(p for (_, b), p in joint.items() if b == kind) for kind in kinds}
-    observed = sum(p for (a, b), p in joint.items() if a == b)
-    chance = sum(first[kind] * second[kind] for kind in kinds)
-    if chance >= 1.0:  # both used the same single label
-        return Agreement(n=n, observed=observed, kappa=None, interval=None)
-    kappa = (observed - chance) / (1 - chance)
-    rest = 1 - kappa
-    equal = [(a, b) for a, b in joint if a == b]
-    different = [(a, b) for a, b in joint if a != b]
-    agreed = sum(joint[a, b] * (1 - (first[a] + second[a]) * rest) ** 2 for a, b in equal)
-    disagreed = sum(joint[a, b] * (second[a] + first[b]) ** 2 for a, b in different)
-    variance = agreed + rest**2 * disagreed - (kappa - chance * rest) ** 2
-    if variance < _MIN_VARIANCE:
-        share = wilson(round(observed * n), n)
-        low, high = ((end - chance) / (1 - chance) for end in (share.low, share.high))
-    else:
-        reach = NormalDist().inv_cdf(0.975) * (variance / n) ** 0.5 / (1 - chance)
-        low, high = kappa - reach, kappa + reach
-    interval = Interval(low=max(-1.0, low), high=min(1.0, high))
-    return Agreement(n=n, observed=observed, kappa=kappa, interval=interval)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

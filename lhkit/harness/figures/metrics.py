@@ -15,6 +15,7 @@ from itertools import combinations, zip_longest
 from lhkit.base.json_values import json_or_repr
 from lhkit.conversation.messages import GateOutcome
 from lhkit.conversation.responses import ModelIdentity
+from lhkit.harness.figures.agreement import JudgeAgreement
 from lhkit.harness.figures.rates import (
     Interval,
     Share,
@@ -276,6 +277,8 @@ class ScoreFigure:
         failed: the samples for which it failed.
         error: the first such failure, with its sample; empty without any.
         missing: the valid samples that it was not computed for.
+        is_judge: whether it is the answer of a model.
+        agreement: a judge and the labels of a person; None without labels.
     """
 
     name: str
@@ -288,6 +291,8 @@ class ScoreFigure:
     failed: int = 0
     error: str = ""
     missing: int = 0
+    is_judge: bool = False
+    agreement: JudgeAgreement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

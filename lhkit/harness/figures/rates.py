@@ -38,6 +38,24 @@ class Interval:
         return self.low <= value <= self.high
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrected:
+    """The rate of a judge, corrected with labels of a person on a random part of the samples.
+
+    Attributes:
+        rate: the corrected rate.
+        interval: its 95 % interval.
+        labels: the number of labels.
+        to_halve: the labels with which the interval would be half as wide; None if labels of all
+            samples of the run do not suffice.
+    """
+
+    rate: float
+    interval: Interval
+    labels: int
+    to_halve: int | None
+
+
 def rate_of(part: float, whole: float) -> float | None:
     """Return `part` divided by `whole`; None if `whole` is 0."""
     return part / whole if whole else None

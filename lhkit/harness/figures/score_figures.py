@@ -6,21 +6,37 @@ Invalid samples have no scores. Clusters are scenarios.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+from lhkit.harness.figures.agreement import JudgeAgreement, cohens_kappa
 from lhkit.harness.figures.metrics import ScoreFigure, rate_interval
 from lhkit.harness.figures.pairs import ScoreChange
-from lhkit.harness.figures.rates import Interval
+from lhkit.harness.figures.rates import Interval, share_of
 from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.scenarios.sample_id import SampleId
 
+_FEWEST = 5
+"""Of fewer labels it is not said that they are selected."""
+_RARE = 0.001
+
 
 def score_figures(
-    valid: Collection[SampleId], results: Sequence[ScoreRecord]
+    valid: Collection[SampleId],
+    results: Sequence[ScoreRecord],
+    labels: Mapping[str, Mapping[SampleId, bool]] = MappingProxyType({}),
 ) -> tuple[ScoreFigure, ...]:
-    """Return the figures of all scores of the valid samples, in the order of the first results."""
+    """Return the figures of all scores of the valid samples, in the order of the first results.
+
+    Args:
+        valid: the valid samples.
+        results: the results of the scores.
+        labels: the labels of a person for judges, by their names.
+    """
     figures: list[ScoreFigure] = []
     for score, found in _by_score(results).items():
         own = [result for result in found if result.sample_id in valid]
+        is_judge = any(result.judge for result in own)
+        known = labels.get(score) if is_judge else None
         errors = [f"{result.sample_id}: {result.error}" for result in own if result.error]
         for name in _value_names(own) or [score]:
             values = values_of(own, name)
@@ -38,9 +54,70 @@ def score_figures(
                     failed=len(errors),
                     error=errors[0] if errors else "",
                     missing=len(valid) - len(own),
+                    is_judge=is_judge,
+                    agreement=compare_judge(score, own, known) if known else None,
                 )
             )
     return tuple(figures)
+
+
+def compare_judge(
+    score: str, results: Iterable[ScoreRecord], labels: Mapping[SampleId, bool]
+) -> JudgeAgreement:
+    """Compare the answers of a judge with labels of a person; clusters are scenarios."""
+    own = [result for result in results if result.score == score]
+    answers = {sample: bool(value) for sample, value in _sample_values(own, score).items()}
+    both = {sample: (answers[sample], labels[sample]) for sample in answers if sample in labels}
+    is_selected = _is_selected(answers, labels)
+    corrected = None
+    if both and not is_selected:
+        from lhkit.harness.figures.prediction_powered import corrected_rate  # NumPy and SciPy
+
+        clusters: dict[str, list[tuple[bool, bool | None]]] = {}
+        for sample, answer in answers.items():
+            clusters.setdefault(sample.scenario, []).append((answer, labels.get(sample)))
+        corrected = corrected_rate(list(clusters.values()))
+    errors: dict[bool, dict[str, list[bool]]] = {True: {}, False: {}}
+    for sample, (answer, label) in both.items():
+        errors[label].setdefault(sample.scenario, []).append(answer is not label)
+    shares = {label: share_of(e for c in by.values() for e in c) for label, by in errors.items()}
+    return JudgeAgreement(
+        score=score,
+        labels=len(both),
+        unanswered=sum(sample not in answers for sample in labels),
+        answers=share_of(answers.values()),
+        kappa=cohens_kappa([(str(answer), str(label)) for answer, label in both.values()]),
+        false_yes=shares[False],
+        false_yes_interval=rate_interval(errors[False].values()),
+        false_no=shares[True],
+        false_no_interval=rate_interval(errors[True].values()),
+        disputed=tuple(
+            (sample, label) for sample, (answer, label) in both.items() if answer is not label
+        ),
+        corrected=corrected,
+        is_selected=is_selected,
+    )
+
+
+def _is_selected(answers: Mapping[SampleId, bool], labels: Mapping[SampleId, bool]) -> bool:
+    """Return whether labels cannot be a random part of the samples.
+
+    All differ from the judge, in both directions (one direction may be a bad judge), or the judge's
+    answers to the labelled samples are as unlike those to the others as one random part in a
+    thousand (hypergeometric, two-sided).
+    """
+    labelled = [sample for sample in answers if sample in labels]
+    if len(labelled) < _FEWEST:
+        return False
+    if {(answers[sample], labels[sample]) for sample in labelled} == {(True, False), (False, True)}:
+        return True
+    if len(labelled) == len(answers):
+        return False
+    from scipy.stats import hypergeom
+
+    hits = sum(answers[sample] for sample in labelled)
+    chance = hypergeom(len(answers), sum(answers.values()), len(labelled))
+    return bool(min(chance.cdf(hits), chance.sf(hits - 1)) < _RARE / 2)
 
 
 def score_changes(

@@ -30,6 +30,23 @@ class ScoreValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeAnswer:
+    """A question to a model about a sample, and its answer.
+
+    Attributes:
+        key: the hash of the conversation, the question and the model: the same is asked once.
+        model: the name of the model.
+        prompt: the question as it was asked.
+        answer: the model's answer.
+    """
+
+    key: str
+    model: str
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRecord:
     """The result of one score of one sample.
 
@@ -42,6 +59,7 @@ class ScoreRecord:
             does not apply to the sample, or failed.
         error: why the score has no values; empty if it has.
         duration_s: seconds of the computation.
+        judge: question and answer, if the score is a judge that was answered.
     """
 
     sample_id: SampleId
@@ -52,6 +70,7 @@ class ScoreRecord:
     values: tuple[ScoreValue, ...] = ()
     error: str = ""
     duration_s: float = 0.0
+    judge: JudgeAnswer | None = None
     schema: Literal[1] = 1
 
     @property

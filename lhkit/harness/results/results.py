@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from lhkit.base.errors import MissingRunError, UsageError
 from lhkit.base.options import DEFAULT_TOOLSET, validate_options
+from lhkit.harness.figures.agreement import JudgeAgreement
 from lhkit.harness.figures.frames import (
     calls_frame,
     latency_frame,
@@ -20,7 +21,14 @@ from lhkit.harness.figures.frames import (
     violations_frame,
 )
 from lhkit.harness.figures.metrics import ScoreFigure, Summary, summarise
-from lhkit.harness.figures.score_figures import score_figures
+from lhkit.harness.figures.score_figures import compare_judge, score_figures
+from lhkit.harness.records.judge_labels import (
+    JudgeLabel,
+    labels_of,
+    new_labels,
+    read_label_file,
+    read_labels,
+)
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.records.resume import SampleHashes, select_records
@@ -69,6 +77,7 @@ class Run:
         folder: the folder; None if the run is only in memory.
         skipped: samples that could not be rescored, with the reason (see `rescore`).
         score_records: the results of the user's scores; `scores` is their data frame.
+        labels: the labels of a person for the questions of judges.
     """
 
     records: Sequence[SampleRecord]
@@ -78,6 +87,7 @@ class Run:
     folder: Path | None = None
     skipped: Mapping[SampleId, str] = field(default_factory=dict)
     score_records: tuple[ScoreRecord, ...] = ()
+    labels: tuple[JudgeLabel, ...] = ()
 
     @classmethod
     def load(cls, folder: Path | str, *, keep_records: bool = True) -> "Run":
@@ -116,6 +126,7 @@ class Run:
             name=path.resolve().name,
             folder=path,
             score_records=scores,
+            labels=read_labels(path),
         )
 
     @property
@@ -150,7 +161,40 @@ class Run:
         if not self.score_records:
             return ()
         valid = {record.sample_id for record in self.records if record.is_valid}
-        return score_figures(valid, self.score_records)
+        return score_figures(valid, self.score_records, self._labels())
+
+    def _labels(self) -> Mapping[str, Mapping[SampleId, bool]]:
+        return {
+            name: labels_of(name, self.labels, self.records)
+            for name in dict.fromkeys(label.score for label in self.labels)
+        }
+
+    def agreement(
+        self, score: str, labels: Mapping[str, bool] | Path | str | None = None
+    ) -> JudgeAgreement:
+        """Return how far a judge agrees with a person.
+
+        Args:
+            score: the name of the judge.
+            labels: the person's answers by sample, or a CSV or JSONL file of them; None for those
+                in the run's folder. They are not stored.
+
+        Raises:
+            UsageError: the run has no such judge or sample, or the file is invalid.
+        """
+        judges = dict.fromkeys(each.score for each in self.score_records if each.judge)
+        if score not in judges:
+            known = (
+                ", ".join(judges) or "none: add one with `lhkit rescore RUN --score FILE.py:NAME`"
+            )
+            raise UsageError(f"The run has no judge {score!r} with answers. It has {known}.")
+        own = self.labels
+        if labels is not None:
+            given = labels if isinstance(labels, Mapping) else read_label_file(Path(labels))
+            own = new_labels(score, given, self.records)
+        valid = {record.sample_id for record in self.records if record.is_valid}
+        results = [each for each in self.score_records if each.sample_id in valid]
+        return compare_judge(score, results, labels_of(score, own, self.records))
 
     def select(self, **filters: Unpack[FilterOverrides]) -> "Run":
         """Return the part of the run with selected scenarios.

@@ -28,6 +28,7 @@ from lhkit.base.json_values import safe_repr
 from lhkit.base.text import one_line
 from lhkit.harness.records.record import SampleRecord, State
 from lhkit.harness.records.score_record import (
+    JudgeAnswer,
     ScoreKey,
     ScoreRecord,
     ScoreValue,
@@ -44,8 +45,16 @@ from lhkit.harness.records.store import (
     write_manifest,
 )
 from lhkit.harness.results.results import Run
+from lhkit.harness.running.judges import Judge
 from lhkit.harness.running.sample import state_sha256
-from lhkit.harness.running.scores import Score, ScoreLike, is_async, load_scores, name_issue
+from lhkit.harness.running.scores import (
+    Score,
+    ScoreFailure,
+    ScoreLike,
+    is_async,
+    load_scores,
+    name_issue,
+)
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.state import with_diff
 from lhkit.harness.views.sample import Sample, States
@@ -66,10 +75,6 @@ MOST_TIMEOUTS = 3
 
 _FLUSH_S = 1.0
 _ERROR_CHARS = 300
-
-
-class ScoreFailure(Exception):  # noqa: N818 - a failure of the score, which is a result
-    """A score has no value for a sample; the message is why."""
 
 
 async def add_scores(
@@ -159,6 +164,9 @@ async def score_run(
             raise failures.exceptions[0] from None
         finally:
             writer.flush()
+            for score in scores:
+                if isinstance(score.function, Judge):
+                    await score.function.aclose()
         if run.folder is not None:  # `run` may be a part of it
             write_manifest(run.folder, whole.model_copy(update={"scores": counting}))
     records, score_records = apply_scores(manifest, run.records, scorer.results)
@@ -214,6 +222,9 @@ class Scorer:
     ) -> None:
         self.scores = scores
         self.results: dict[ScoreKey, ScoreRecord] = {result.key: result for result in stored}
+        for score in scores:
+            if isinstance(score.function, Judge):
+                score.function.remember(self.results.values())
         self._states = states
         self._timeouts: Counter[str] = Counter()
 
@@ -273,15 +284,21 @@ async def score_record(
     started_s = time.perf_counter()
     values: tuple[ScoreValue, ...] = ()
     error = ""
+    answer: JudgeAnswer | None = None
     try:
         returned = await _call(score, Sample.of(record, states=states))
+        if isinstance(score.function, Judge) and isinstance(returned, JudgeAnswer):
+            answer = returned
+            returned = score.function.value(answer)
         values = tuple(score_values(score, returned))
     except ScoreFailure as failure:
         error = str(failure)
     except Exception as raised:  # noqa: BLE001 - boundary: the user's code
         error = _error_text(raised)
     duration_s = time.perf_counter() - started_s
-    return _result(score, record, sha256, values=values, error=error, duration_s=duration_s)
+    return _result(
+        score, record, sha256, values=values, error=error, duration_s=duration_s, judge=answer
+    )
 
 
 def _result(score: Score, record: SampleRecord, sha256: str, **more: Any) -> ScoreRecord:

@@ -29,6 +29,11 @@ MAX_NAME_CHARS = 60
 LIMIT_S = 60.0
 CONCURRENCY = 8
 
+
+class ScoreFailure(Exception):  # noqa: N818 - a failure of the score, which is a result
+    """A score has no value for a sample; the message is why."""
+
+
 ScoreFunction: TypeAlias = Callable[[Sample], Any]
 """Returns a bool, a number, a text (the reason of a False), None (does not apply), a mapping of
 names to these, or an awaitable of one."""

@@ -8,6 +8,7 @@ from lhkit.harness.figures.metrics import ScoreFigure
 from lhkit.harness.figures.pairs import Comparison, ScoreChange
 from lhkit.harness.figures.rates import Interval
 from lhkit.harness.records.score_record import ScoreRecord
+from lhkit.harness.views.agreement import agreement_note
 
 _ERROR_CHARS = 160
 
@@ -22,6 +23,10 @@ def figure_lines(figures: Iterable[ScoreFigure], catalog: Catalog) -> Iterator[s
 
 def _figure_parts(figure: ScoreFigure, catalog: Catalog) -> Iterator[str]:
     yield figure_text(figure, catalog)
+    if figure.agreement is not None:
+        yield agreement_note(figure.agreement, catalog)
+    elif figure.is_judge:
+        yield catalog.text("judges.unchecked")
     if figure.not_applicable:
         yield catalog.text("scores.not_applicable", count=figure.not_applicable)
     if figure.failed:

@@ -15,7 +15,7 @@ from lhkit.models.client.chat_template import ChatTemplate
 from lhkit.models.client.client import Exchange, HttpModel
 from lhkit.models.client.errors import unexpected_answer
 from lhkit.models.client.identity import LLAMA_CPP
-from lhkit.models.client.request import completion_body
+from lhkit.models.client.request import choice_fields, completion_body
 from lhkit.models.client.response import CompletionContent, ResponseReader
 from lhkit.models.client.sse import integers, typed
 from lhkit.models.client.transport import Connection
@@ -117,6 +117,7 @@ class LlamaCppHttp(HttpModel):
             "preserved_tokens": list(stops),  # else their texts are empty and stop nothing
             "return_tokens": True,
             "stream": True,
+            **choice_fields(request.choices, self._identity),
         }
         return Exchange(path="/completion", body=body, prompt=prompt, reader=reader)
 

@@ -13,6 +13,7 @@ from lhkit.base.notices import NOTICE
 from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.conversation.responses import ModelIdentity, Sampling
 from lhkit.models.base import ModelRequest
+from lhkit.models.client.identity import LLAMA_CPP
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import (
@@ -74,6 +75,7 @@ def completion_body(
         **_sampling_fields(request.sampling),
         "return_token_ids": True,
         **dialect.constrain(request.tools, cast("Constraint", identity.constraint)),
+        **choice_fields(request.choices, identity),
     }
 
 
@@ -83,7 +85,7 @@ def chat_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
     Raises:
         UsageError: a call is required, but there are no tools.
     """
-    is_required = identity.constraint == "required"
+    is_required = identity.constraint == "required" and not request.choices
     if is_required and not request.tools:
         raise UsageError("a call is required but there is no tool: give --constrain off")
     extensions: dict[str, Any] = {}
@@ -99,7 +101,19 @@ def chat_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
         **extensions,
         "messages": chat_messages(request.messages, request.instructions),
         **tool_fields(request.tools, required=is_required),
+        **choice_fields(request.choices, identity),
     }
+
+
+def choice_fields(choices: Sequence[str], identity: ModelIdentity) -> dict[str, Any]:
+    """Return the fields that constrain an answer to choices; none where the server cannot."""
+    if not choices:
+        return {}
+    if identity.server.startswith("vllm "):
+        return {"structured_outputs": {"choice": list(choices)}}
+    if identity.server.startswith(f"{LLAMA_CPP} "):
+        return {"grammar": f"root ::= {' | '.join(map(compact, choices))}"}
+    return {}
 
 
 def warn_undeclared(dialect: str, tools: Sequence[ToolSpec]) -> None:

@@ -14,7 +14,8 @@ from markupsafe import Markup
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import visible
-from lhkit.harness.chats.reviews import Agreement, CallPlace, Label, ReviewComparison
+from lhkit.harness.chats.reviews import CallPlace, Label, ReviewComparison
+from lhkit.harness.figures.agreement import Agreement
 from lhkit.harness.records.record import CallRecord, SampleRecord
 from lhkit.harness.records.transcript import turn_truth_lines
 from lhkit.notebook.boards.board_state import (
