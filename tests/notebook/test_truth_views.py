@@ -126,7 +126,7 @@ async def test_every_view_has_the_lines_of_truth(
     assert [turn_truth(turn, catalog) for turn in record.trajectory.turns] == expected
     assert [*turns_frame([record])["truth"]] == expected
     html = "".join(fragment.html for fragment in render(panel.state, catalog).fragments)
-    report = run_html(run.records, run.summary(), criteria={}, name="x")
+    report = run_html(run.samples, run.summary(), criteria={}, name="x")
     spans = json.loads(b"".join(trace_lines(run)).splitlines()[0])
     logged = json.dumps(_InspectSample(record, run).json(), ensure_ascii=False)
     review = "".join(map(str, Review(tmp_path / "chats", locale=locale)._parts()))
