@@ -40,6 +40,7 @@ from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import score_prepared
 from lhkit.harness.running.suite import Suite, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.harness.views.scores import figure_lines
 from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.models.client.request import OPENAI
@@ -106,6 +107,8 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
     for name, run in runs:
         lines = dialect_lines(*dialect_use(run.records), catalog)
+        print_lines((f"{name}: {line}" for line in lines), console)
+        lines = figure_lines(run.summary().scores, catalog)
         print_lines((f"{name}: {line}" for line in lines), console)
         if evaluations[name].prepared.options.user != "script":
             lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))

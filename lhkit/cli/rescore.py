@@ -14,7 +14,7 @@ from lhkit.cli.frame.command import command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import Details, Paths, RunFolder, SelectOptions, Toolset
-from lhkit.harness.records.store import SCORES, write_rescored
+from lhkit.harness.records.store import SCORES, read_scores, write_rescored
 from lhkit.harness.report.terminal import run_view
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.rescore import rescore
@@ -113,7 +113,8 @@ async def _add_scores(options: RescoreOptions, run: Run, settings: Settings) -> 
         scenarios = load_scenarios(scenarios_at(options.paths, options.toolset))
         states = rebuilt_states(scenarios, load(options.toolset))
     scores = load_scores(options.score)
-    before = {result.key for result in run.score_records if not result.error}
+    # also those of an interrupted command, which the run does not count yet
+    before = {result.key for result in read_scores(options.run) if not result.error}
     new = await score_run(run, scores, states=states, adds=True, progress=True)
     catalog, console = load_catalog(settings.locale), wide_console()
     console.print(run_view(new, catalog, details=options.details), soft_wrap=True)

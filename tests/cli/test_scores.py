@@ -107,6 +107,27 @@ async def test_scores_have_the_same_figures_by_every_door(
     assert figures(Run.load(tmp_path / "runs" / "again")) == {}
 
 
+async def test_rescore_counts_the_results_of_an_interrupted_one(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths, toolset, _ = SUITES["pantry"]
+    (tmp_path / "own.py").write_text(SCORES, encoding="utf-8")
+    folder = tmp_path / "run"
+    scenarios = load_scenarios([paths])
+    await replay(scenarios, gold_model, toolset=toolset, limit=4, run_dir=folder, progress=False)
+    before = (folder / "manifest.json").read_bytes()
+    options = RescoreOptions(
+        run=folder, paths=(paths,), toolset=toolset, score=(f"{tmp_path / 'own.py'}:calls",)
+    )
+    await rescore_run(options, settings)
+    lines = (folder / "scores.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "scores.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:20])
+    (folder / "manifest.json").write_bytes(before)
+    capsys.readouterr()
+    await rescore_run(options, settings)
+    assert "(1 computed, 3 were there already" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", SUITES)
 async def test_pytest_has_the_same_figures_as_replay(suite: str, tmp_path: Path) -> None:

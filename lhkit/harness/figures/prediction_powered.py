@@ -136,6 +136,6 @@ def _design_effect(
     together = sum(sum(cluster) ** 2 for cluster in values)
     sizes = [sum(label is not None for _, label in cluster) for cluster in clusters]
     if alone < _TINY:
-        return sum(size**2 for size in sizes) / float(n)
+        return float(sum(size**2 for size in sizes)) / float(n)
     number = sum(size > 0 for size in sizes)
-    return max(1.0, float(together / alone) * number / max(1, number - 1))
+    return max(1.0, float(together / alone * number / max(1, number - 1)))

@@ -309,9 +309,18 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return the summary and the samples as HTML, failures first."""
-        from lhkit.harness.views.html import run_html
+        from lhkit.harness.views.html import run_html, shown_records
+        from lhkit.harness.views.sample import Sample
 
-        return run_html(self.samples, self.summary(), criteria=self.criteria, name=self.name)
+        results, shown = self.results_by_sample(), shown_records(self.records)
+        samples = [Sample.of(record, scores=results.get(record.sample_id, ())) for record in shown]
+        return run_html(
+            samples,
+            self.summary(),
+            left_out=len(self.records) - len(samples),
+            criteria=self.criteria,
+            name=self.name,
+        )
 
     def __repr__(self) -> str:
         verdicts = Counter(record.score.verdict for record in self.records)

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import compact
@@ -82,7 +82,7 @@ def judge(
         RunError: `measured` has no run.
     """
     meanings = _meanings(choices)
-    if not isinstance(rubric, str) or not rubric.strip():
+    if not rubric.strip():
         raise UsageError("The rubric is invalid: it is empty. Give a question, such as 'Polite?'")
     question = Judge(model, rubric.strip(), meanings)
     made = Score(
@@ -109,9 +109,9 @@ def _meanings(choices: Choices) -> Mapping[str, bool | None]:
         if isinstance(choices, Mapping)
         else {choice: number == 0 for number, choice in enumerate(choices)}
     )
-    if not all(isinstance(choice, str) and _plain(choice) for choice in meanings):
+    if not all(_plain(str(choice)) for choice in meanings):
         raise UsageError("The choices are invalid: each must be a text that is not empty")
-    if len(meanings) < 2 or len({_plain(choice) for choice in meanings}) < len(choices):
+    if len(meanings) < 2 or len({_plain(str(choice)) for choice in meanings}) < len(choices):
         raise UsageError("The choices are invalid: give at least two different ones")
     if any(not (value is None or isinstance(value, bool)) for value in meanings.values()):
         raise UsageError("The choices are invalid: map each to True, False or None")
@@ -229,15 +229,17 @@ class Judge:
             self._lock, self._asking = asyncio.Lock(), {}
         async with self._lock:
             if self._model is None:
-                given = self._given
-                if isinstance(given, Endpoint | str):
-                    self._model = await connect(given)
-                elif hasattr(given, "stream"):
-                    self._model = given
-                else:
-                    made = given()
-                    self._model = await made if inspect.isawaitable(made) else made
+                self._model = await _opened(self._given)
             return self._model
+
+
+async def _opened(given: JudgeModel) -> ChatModel:
+    if isinstance(given, Endpoint | str):
+        return await connect(given)
+    if hasattr(given, "stream"):
+        return cast(ChatModel, given)
+    made = given()
+    return await made if inspect.isawaitable(made) else made
 
 
 async def _ask(model: ChatModel, prompt: str, choices: tuple[str, ...]) -> str:

@@ -9,17 +9,27 @@ import contextvars
 import inspect
 import math
 import time
+import types
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
 from numbers import Real
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Final, TypeVar, cast
 
 from tqdm.auto import tqdm
 
@@ -70,11 +80,18 @@ from lhkit.toolset import (
 
 MAX_REASON_CHARS = 2_000
 MAX_VALUES = 100
+MAX_NUMBER = 1e100
+"""Of larger ones no mean can be computed."""
+
 MOST_TIMEOUTS = 3
 """After so many samples in a row for which a score exceeds its limit, it is not called again."""
 
 _FLUSH_S = 1.0
 _ERROR_CHARS = 300
+_Returned = TypeVar("_Returned")
+
+_left_behind: Final[list[Coroutine[Any, Any, Any]]] = []
+"""Coroutines that refuse to end; to delete them would report that."""
 
 
 async def add_scores(
@@ -127,13 +144,14 @@ async def score_run(
         RunError: the folder is in use or cannot be written, or a stored result is invalid.
     """
     sources = {score.name: score.source for score in scores}
-    whole = run.manifest if run.folder is None else read_manifest(run.folder)
+    folder = None if run.folder is None else run.folder.absolute()  # a score may change the folder
+    whole = run.manifest if folder is None else read_manifest(folder)
     kept = dict(whole.scores) if adds else {}
     if not sources and kept == run.manifest.scores:
         return run
     counting = {**kept, **sources}
     manifest = run.manifest.model_copy(update={"scores": counting})
-    stored = run.score_records if run.folder is None else read_scores(run.folder)
+    stored = run.score_records if folder is None else read_scores(folder)
     scorer = Scorer(scores, stored, states=states)
     # not the records, which may be on disk
     hashes = [record_sha256(record) if record.is_valid else "" for record in run.records]
@@ -144,8 +162,8 @@ async def score_run(
     total = sum(map(len, missing.values()))
     with ExitStack() as stack:
         journal = None
-        if run.folder is not None:
-            journal = stack.enter_context(open_journal(run.folder, reads=False, file_name=SCORES))
+        if folder is not None:
+            journal = stack.enter_context(open_journal(folder, reads=False, file_name=SCORES))
         writer = _Writer(journal=journal)
         bar = stack.enter_context(tqdm(total=total, unit="score", disable=not (progress and total)))
 
@@ -167,8 +185,8 @@ async def score_run(
             for score in scores:
                 if isinstance(score.function, Judge):
                     await score.function.aclose()
-        if run.folder is not None:  # `run` may be a part of it
-            write_manifest(run.folder, whole.model_copy(update={"scores": counting}))
+        if folder is not None:  # `run` may be a part of it
+            write_manifest(folder, whole.model_copy(update={"scores": counting}))
     records, score_records = apply_scores(manifest, run.records, scorer.results)
     return replace(run, records=records, manifest=manifest, score_records=score_records)
 
@@ -286,11 +304,8 @@ async def score_record(
     error = ""
     answer: JudgeAnswer | None = None
     try:
-        returned = await _call(score, Sample.of(record, states=states))
-        if isinstance(score.function, Judge) and isinstance(returned, JudgeAnswer):
-            answer = returned
-            returned = score.function.value(answer)
-        values = tuple(score_values(score, returned))
+        called = _call(score, Sample.of(record, states=states))
+        values, answer = await _within(called, score.limit_s)
     except ScoreFailure as failure:
         error = str(failure)
     except Exception as raised:  # noqa: BLE001 - boundary: the user's code
@@ -312,42 +327,79 @@ def _result(score: Score, record: SampleRecord, sha256: str, **more: Any) -> Sco
     )
 
 
-async def _call(score: Score, sample: Sample) -> Any:
-    """Call a score, in a thread if it is not async, and await what it returns.
+async def _call(score: Score, sample: Sample) -> tuple[tuple[ScoreValue, ...], JudgeAnswer | None]:
+    """Call a score, in a thread if it is not async, and read what it returns.
+
+    Returns:
+        Its values, and the answer of a judge.
 
     Raises:
-        ScoreFailure: it exceeds its limit, is cancelled or wants to exit.
+        ScoreFailure: what it returns is invalid, or it blocks for longer than its limit.
     """
     function = score.function
     if is_async(function):
         returned = function(sample)
     else:
-        returned = await _within(_in_thread(lambda: function(sample)), score.limit_s)
+        returned = await _in_thread(lambda: function(sample))
     if inspect.isawaitable(returned):
-        returned = await _within(returned, score.limit_s)
-    return returned
+        returned = await returned
+    answer: JudgeAnswer | None = None
+    if isinstance(score.function, Judge) and isinstance(returned, JudgeAnswer):
+        answer, returned = returned, score.function.value(returned)
+    return tuple(score_values(score, returned)), answer
 
 
-async def _within(awaitable: Awaitable[Any], limit_s: float) -> Any:
-    """Await for at most so many seconds; what does not end when it is cancelled is left behind."""
+async def _within(called: Coroutine[Any, Any, _Returned], limit_s: float) -> _Returned:
+    """Await for at most so many seconds; what does not end when it is cancelled is left behind.
 
-    async def guarded() -> Any:
+    Raises:
+        ScoreFailure: it takes longer, is cancelled, or raises what would end the run.
+    """
+    is_late = is_blocking = False
+
+    async def guarded() -> _Returned:
         try:
-            return await awaitable
+            return await called
         except SystemExit as error:  # it would end the event loop
-            raise ScoreFailure(f"SystemExit: {error}") from error
+            raise ScoreFailure(_error_text(error)) from error
 
-    task = asyncio.ensure_future(guarded())
+    @types.coroutine
+    def stepped() -> Generator[Any, Any, _Returned]:
+        nonlocal is_blocking
+        inner, was_cancelled = guarded(), False
+        step: Callable[[], Any] = partial(inner.send, None)
+        while True:
+            started_s = time.monotonic()
+            try:
+                waited = step()
+            except StopIteration as ended:
+                return cast(_Returned, ended.value)
+            finally:
+                is_blocking = is_blocking or time.monotonic() - started_s > limit_s
+            try:
+                yield waited
+                step = partial(inner.send, None)
+            except BaseException as error:
+                if was_cancelled:  # it refused to end: the end of the event loop must not wait
+                    _left_behind.append(inner)
+                    raise
+                was_cancelled = is_late
+                step = partial(inner.throw, error)
+
+    task = asyncio.ensure_future(stepped())
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if it is late
     try:
         await asyncio.wait({task}, timeout=limit_s)
     finally:
-        is_done = task.done()
+        is_late = not task.done()
         task.cancel()
-    if not is_done:
-        raise ScoreFailure(f"it took longer than {limit_s:g} seconds")
+    if is_late or is_blocking:
+        raise ScoreFailure(f"{_TIMEOUT} {limit_s:g} seconds")
     if task.cancelled():
         raise ScoreFailure("it was cancelled")
+    error = task.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise ScoreFailure(_error_text(error)) from error
     return task.result()
 
 
@@ -401,9 +453,10 @@ def score_values(score: Score, returned: Any) -> Iterator[ScoreValue]:
     if not isinstance(returned, Mapping):
         yield _value(score.name, returned, is_check=score.fails)
         return
-    if len(returned) > MAX_VALUES:
-        raise ScoreFailure(f"it returned {len(returned)} values, more than {MAX_VALUES}")
-    for key, value in returned.items():
+    items = list(islice(returned.items(), MAX_VALUES + 1))  # of the user's class, even without end
+    if (count := max(len(items), len(returned))) > MAX_VALUES:
+        raise ScoreFailure(f"it returned {count} values, more than {MAX_VALUES}")
+    for key, value in items:
         if issue := name_issue(key):
             raise ScoreFailure(f"it returned a mapping with an invalid key: {issue}")
         yield _value(f"{score.name}.{key}", value, is_check=score.fails)
@@ -430,6 +483,8 @@ def _value(name: str, value: Any, *, is_check: bool) -> ScoreValue:
         number = float(value)
     except (OverflowError, ValueError) as error:
         raise ScoreFailure(f"it returned {shown}, which is not a number of this machine") from error
+    if abs(number) > MAX_NUMBER and math.isfinite(number):
+        raise ScoreFailure(f"it returned {shown}, which is not a number of this machine")
     if not math.isfinite(number):
         raise ScoreFailure(f"it returned {number}. Return None if it does not apply")
     return ScoreValue(name=name, value=number)

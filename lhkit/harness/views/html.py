@@ -8,6 +8,7 @@ language of the user.
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
+from heapq import nsmallest
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,18 +69,23 @@ def sample_html(sample: ShownSample) -> str:
 
 
 def run_html(
-    samples: Sequence[ShownSample], summary: Summary, *, criteria: "Criteria", name: str
+    samples: Sequence[ShownSample],
+    summary: Summary,
+    *,
+    criteria: "Criteria",
+    name: str,
+    left_out: int = 0,
 ) -> str:
-    """Return the figures that decide, the samples of a run, failures first, and folded tables.
+    """Return the figures that decide, samples of a run, and folded tables.
 
     Args:
-        samples: the samples.
-        summary: their metrics.
+        samples: the shown samples.
+        summary: the metrics of the run.
+        left_out: how many samples of the run are not shown.
         criteria: the toolset's texts of the criteria (see `Run.criteria`).
         name: the name of the run; by default the names of its models.
     """
     catalog = user_catalog()
-    shown = failed_samples_first(samples)[:_SHOWN_SAMPLES]
     title = name or ", ".join(identity.model for identity in summary.models)
     tables = (
         pass_rates(summary, catalog, criteria=criteria),
@@ -92,8 +98,8 @@ def run_html(
             summary,
             key_figures(summary, catalog),
             [table for table in tables if table is not None],
-            shown,
-            len(samples) - len(shown),
+            samples,
+            left_out,
         )
     )
 
@@ -113,6 +119,11 @@ def table_html(table: Table, catalog: Catalog) -> str:
 def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
     """Return records with violations that occurred first, then failed, invalid, passed ones."""
     return sorted(records, key=_rank)
+
+
+def shown_records(records: Iterable[SampleRecord]) -> list[SampleRecord]:
+    """Return the records that a notebook cell shows, in the order of `failures_first`."""
+    return nsmallest(_SHOWN_SAMPLES, records, key=_rank)
 
 
 def failed_samples_first(samples: Iterable[ShownSample]) -> list[ShownSample]:

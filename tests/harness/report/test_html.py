@@ -55,7 +55,7 @@ EXPLAINED = (
     '좋아요. {"name": "add_note"',  # raw text
     'add_note({"text": "우유 사기"})',  # as it was read
     "trailing_comma",  # a repair
-    "고쳐서 읽음",
+    "보정해서 읽음",
     "잘림",
     '{"name": "add',  # a call that was cut off
     '{"status": "ok", "result": {"id": "note-1"}}',  # the tool result

@@ -3,10 +3,13 @@
 import asyncio
 import decimal
 import fractions
+import itertools
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -190,6 +193,29 @@ async def cancelling(_: Sample) -> bool:
     raise asyncio.CancelledError
 
 
+async def raising_base(_: Sample) -> bool:
+    raise GeneratorExit
+
+
+class ExitingMapping(dict[str, Any]):
+    """A result that ends the process when it is read."""
+
+    def items(self) -> Any:
+        raise SystemExit(4)
+
+
+class EndlessMapping(dict[str, Any]):
+    """A result that says to be short."""
+
+    def items(self) -> Any:
+        return ((f"n{n}", n) for n in itertools.count())
+
+
+async def blocking(_: Sample) -> bool:
+    threading.Event().wait(0.06)
+    return True
+
+
 def unprintable(_: Sample) -> bool:
     class MuteError(Exception):
         def __str__(self) -> str:
@@ -223,6 +249,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "infinity": (float("inf"), "inf"),
     "numpy nan": (np.float64("nan"), "nan"),
     "huge": (10**400, "not a number"),
+    "too large for a mean": (1.7e308, "not a number"),
     "complex": (1j, "complex"),
     "list": ([1], "list"),
     "bytes": (b"x", "bytes"),
@@ -285,6 +312,10 @@ async def test_score_returns_values_or_fails_alone(scored_run: Run) -> None:
         (exiting, "SystemExit: 3"),
         (exiting_later, "SystemExit: 3"),
         (cancelling, "it was cancelled"),
+        (raising_base, "GeneratorExit"),
+        (lambda _: ExitingMapping(), "SystemExit: 4"),
+        (lambda _: EndlessMapping(), "101 values"),
+        (score(blocking, limit_s=0.05), r"longer than 0\.05 seconds"),
         (unprintable, "MuteError"),
         (mutating, "TypeError: this value is read-only"),
         (assigning, "FrozenInstanceError"),
@@ -293,7 +324,8 @@ async def test_score_returns_values_or_fails_alone(scored_run: Run) -> None:
 async def test_failing_score_is_counted_and_no_verdict(
     play: Play, load: Load, function: Any, error: str
 ) -> None:
-    run = await play(load(CHATS), scores=[score(function, fails=True), writes])
+    check = score(function, name="broken", fails=True)
+    run = await play(load(CHATS), scores=[check, writes])
     broken, other = run.summary().scores
     assert (broken.n, broken.failed, other.n) == (0, 4, 4)
     assert broken.error.startswith("add-0: ")
@@ -326,6 +358,66 @@ async def test_hanging_score_reaches_its_limit_and_is_not_called_again_and_again
     assert errors == ["it took longer than 0.05 seconds"] * 3 + [
         "not called: it exceeded its limit 3 times in a row"
     ]
+
+
+async def test_score_that_refuses_to_end_does_not_hold_up_the_end_of_the_loop(
+    scored_run: Run,
+) -> None:
+    errors: list[str] = []
+
+    async def refusing(_: Sample) -> bool:
+        while True:
+            with suppress(BaseException):
+                await asyncio.Event().wait()
+
+    def main() -> None:
+        each = score(refusing, limit_s=0.05)
+        result = asyncio.run(  # noqa: TID251 - a loop that ends
+            score_record(each, scored_run.records[0])
+        )
+        errors.append(result.error)
+
+    thread = threading.Thread(target=main, daemon=True)
+    thread.start()
+    await asyncio.to_thread(thread.join, 30)
+    assert not thread.is_alive()
+    assert errors == ["it took longer than 0.05 seconds"]
+
+
+async def test_late_async_score_may_clean_up(scored_run: Run) -> None:
+    steps: list[str] = []
+    cleaned = asyncio.Event()
+
+    async def tidy(_: Sample) -> bool:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            steps.append("clean")
+            cleaned.set()
+        return True
+
+    result = await one_result(scored_run, score(tidy, limit_s=0.05))
+    await cleaned.wait()
+    assert (steps, result.error) == (["clean"], "it took longer than 0.05 seconds")
+
+
+async def test_score_that_changes_the_folder_of_the_process_is_stored(
+    play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    await play(load(CHATS), run_dir=Path("run"))
+
+    @score
+    def moving(_: Sample) -> bool:
+        os.chdir(elsewhere)
+        return True
+
+    await add_scores("run", [moving])
+    (figure,) = Run.load(tmp_path / "run").summary().scores
+    assert (figure.n, figure.missing) == (4, 0)
 
 
 async def test_failed_score_is_tried_again(play: Play, load: Load, tmp_path: Path) -> None:
