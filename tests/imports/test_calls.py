@@ -282,7 +282,15 @@ def spoiled(calls: Calls) -> dict[str, Calls]:
     return answers
 
 
-@pytest.mark.parametrize("name", FORMATS)
+# every answer of every row is played: two formats, one with nulls and one with renamed tools, are
+# enough for each run of the fast suite
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in {"padded", "toolace"} else pytest.mark.slow)
+        for name in FORMATS
+    ],
+)
 async def test_import_calls_scores_one_response_in_every_format(
     name: str, import_rows: Any
 ) -> None:
