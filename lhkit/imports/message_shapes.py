@@ -534,12 +534,12 @@ def _read_text_calls(
     names = {*tools, *renamed}
     dialect = _text_dialect(source, names)
     if dialect is None:
+        if _is_like_call(written.text, names):
+            raise UsageError(f"a call in the text cannot be read: {shown(written.text)}")
         if _is_unlisted_call(written.text, tools):
             raise UsageError(
                 f"a call in the text of a tool that is not listed: {shown(written.text)}"
             )
-        if _is_like_call(written.text, names):
-            raise UsageError(f"a call in the text cannot be read: {shown(written.text)}")
         return
     text = _PLAIN_MARK.sub("", _TAG.sub(r"<\1tool_call>", source))
     parsed = DIALECTS[dialect].parse(text, [{"name": name} for name in tools])
@@ -558,25 +558,46 @@ def _read_text_calls(
 def _is_like_call(text: str, tools: Collection[str]) -> bool:
     """Return whether a text has a call in a notation of its own: `[find-["day"-1]]`, `find(day=1)`.
 
-    Brackets at the beginning and the name of a tool, or a name with named arguments.
+    Brackets at the beginning and the name of a tool, a name with named arguments, or a call in
+    brackets or on a line of its own.
     """
     if not tools:
         return False
     names = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
     if re.search(rf"(?<![\w.])(?:{names})\s*\(\s*\w+\s*=(?!=)", text):
         return True
+    if re.search(rf"\[\s*(?:{names})\s*\([^()]*\)\s*[],]", text):
+        return True
+    if re.search(rf"^\s*(?:{names})\s*\([^()]*\)\s*$", text, re.MULTILINE):
+        return True
     is_opened = text.lstrip()[:1] in _OPENING
     return is_opened and bool(re.search(rf"(?<![\w.])(?:{names})\s*[-|:]?\s*[\[(<{{|]", text))
 
 
 _OPENING = frozenset("[{<(")
+_UNLISTED_CALL = re.compile(
+    # [Name(…)], as ToolACE writes it, or name(x=1) and name() as the whole text
+    r"\[\s*[^\W\d][\w .:/-]*\((?:\s*\w+\s*=(?!=).*|\s*)\)\s*\]"
+    r"|[^\W\d][\w.-]*\((?:\s*\w+\s*=(?!=).*|\s*)\)",
+    re.DOTALL,
+)
+_BRACKETED_CALL = re.compile(r"\[\s*[^\W\d][\w .:/-]*\((?:\s*\w+\s*=(?!=)[^()]*|\s*)\)\s*[],]")
+_CALL_OBJECT = re.compile(  # not the description of a tool, whose parameters are a schema
+    r"""\{\s*["'](?:name|tool|tool_name|function)["']\s*:\s*["'][^"'\n]{1,64}["']\s*,\s*"""
+    r"""["'](?:arguments|parameters|args)["']\s*:\s*["']?\{(?!\s*["'](?:type|properties)["'])"""
+)
 
 
 def _is_unlisted_call(text: str, tools: Collection[str]) -> bool:
-    """Return whether a text is an object in the form of a call; with a list of tools rarely one."""
+    """Return whether a text is, or with a list of tools has, a call of another tool."""
     text = text.strip()
     if (fence := _FENCE.match(text)) and text.endswith("```"):
-        text = text[fence.end() : -3]
+        text = text[fence.end() : -3].strip()
+    if tools and (
+        _UNLISTED_CALL.fullmatch(text)
+        or any(pattern.search(text) for pattern in (_CALL_OBJECT, _BRACKETED_CALL))
+    ):
+        return True
     value = decode_json(text)
     items = value if isinstance(value, list) else [value]
     forms = [{"name", "arguments"}, *([] if tools else [{"name", "parameters"}])]

@@ -28,12 +28,14 @@ class RowShape:
     Attributes:
         name: the value of `--format`.
         keys: the keys that a row must have.
+        nullable: the keys among them that may be null.
         fits: returns whether a row with these keys is one of this shape.
         read: returns the row as `{"messages": […], "tools": […]}`.
     """
 
     name: str
     keys: frozenset[str]
+    nullable: frozenset[str] = frozenset()
     fits: Callable[[Row], bool] = lambda _row: True
     read: Callable[[Row], Row] = lambda row: row
 
@@ -58,7 +60,8 @@ def to_messages(row: Any, shape: str | None = None) -> tuple[Any, str]:
         raise UsageError(f"not a row of the format {shape}: it is not an object")
     candidates = [known for known in SHAPES if shape in {None, known.name}]
     for known in candidates:
-        if known.keys <= {key for key, value in row.items() if value is not None}:
+        present = {key for key, value in row.items() if value is not None or key in known.nullable}
+        if known.keys <= present:
             if shape is None and not known.fits(row):
                 continue
             return known.read(row), known.name
@@ -82,7 +85,8 @@ def _unwrapped(row: Any) -> Any:
 
 
 def _read_xlam(row: Row) -> Row:
-    tools = [_function(tool) for tool in _list_of(row["tools"], "tools")]
+    listed = [] if row["tools"] is None else _list_of(row["tools"], "tools")
+    tools = [_function(tool) for tool in listed]
     calls = [_function(decode_json(call)) for call in _answers(row["answers"])]
     given: dict[str, list[set[str]]] = {}
     for call in calls:
@@ -137,10 +141,15 @@ def _answers(value: Any) -> list[Any]:
         text = decoded.strip()
         if text[:1] in {"[", "{"} or "<tool_call>" in text:
             raise UsageError(f"answers is not valid JSON: {shown(value)}")
-        if not text:
-            raise UsageError("answers is empty: write [] if no call is expected")
-        return []
-    return _list_of(decoded, "answers")
+        if text.lower() not in _NO_ANSWER:
+            return []
+    calls = [] if isinstance(decoded, str) or decoded is None else _list_of(decoded, "answers")
+    if decoded != [] and not any(calls):
+        raise UsageError("answers is empty: write [] if no call is expected")
+    return calls
+
+
+_NO_ANSWER = frozenset({"", "null", "none", "undefined", "nan"})
 
 
 def _rest(row: Row) -> dict[str, Any]:
@@ -266,7 +275,8 @@ def split_instructions(text: str) -> tuple[str, list[Any] | None]:
         if not match[1] and not _MARKED_TOOLS.search(text, match.end()):
             return text, None
         marked = next(m for m in _MARKED_TOOLS.finditer(text) if m[1])
-        tools, end = _listed_tools(marked[1], 0), marked.end()
+        is_empty = re.fullmatch(r"\[\s*\]", marked[1])
+        tools, end = [] if is_empty else _listed_tools(marked[1], 0), marked.end()
         begin = marked.start()
     elif match := _LIST_OF_TOOLS.search(text) or _TOOL_OBJECT.search(text):
         begin = match.start()
@@ -381,13 +391,24 @@ def _is_mobile(row: Row) -> bool:
     return any(isinstance(m, Mapping) and m.get("role") == "developer" for m in roles)
 
 
+def _is_xlam(row: Row) -> bool:
+    """Return whether a row without answers is xLAM's, not padded from another format."""
+    return row["answers"] is not None or not (row.get("messages") or row.get("conversations"))
+
+
 def _is_glaive(row: Row) -> bool:
     text = row.get("chat") or row.get("sample")
     return isinstance(text, str) and _GLAIVE_TURN.search(text) is not None
 
 
 SHAPES: tuple[RowShape, ...] = (
-    RowShape(name="xlam", keys=frozenset({"query", "tools", "answers"}), read=_read_xlam),
+    RowShape(
+        name="xlam",
+        keys=frozenset({"query", "tools", "answers"}),
+        nullable=frozenset({"tools", "answers"}),
+        fits=_is_xlam,
+        read=_read_xlam,
+    ),
     RowShape(name="glaive", keys=frozenset({"chat"}), fits=_is_glaive, read=_read_glaive),
     RowShape(name="glaive", keys=frozenset({"sample"}), fits=_is_glaive, read=_read_glaive),
     RowShape(

@@ -69,6 +69,7 @@ DOCUMENTED = re.compile(r"^::: (lhkit[\w.]*)\.\w+$", re.MULTILINE)
 COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(page)]
 
 
+@pytest.mark.timeout(900)  # a page has up to 13 commands, of seconds each on a busy machine
 @pytest.mark.parametrize("page", [marked(page) for page in HERE if steps(page)])
 def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     for name, text in files(page).items():

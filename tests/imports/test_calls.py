@@ -282,7 +282,15 @@ def spoiled(calls: Calls) -> dict[str, Calls]:
     return answers
 
 
-@pytest.mark.parametrize("name", FORMATS)
+# every answer of every row is played: two formats, one with nulls and one with renamed tools, are
+# enough for each run of the fast suite
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in {"padded", "toolace"} else pytest.mark.slow)
+        for name in FORMATS
+    ],
+)
 async def test_import_calls_scores_one_response_in_every_format(
     name: str, import_rows: Any
 ) -> None:
@@ -354,6 +362,11 @@ NO_MEANING: dict[str, tuple[Any, str]] = {
     "broken line": ('{"query": ', "not valid JSON"),
     "answers that are no JSON": ({**XLAM, "answers": "[{'name': sh"}, "answers is not valid JSON"),
     "blank answers": ({**XLAM, "answers": ""}, "answers is empty"),
+    "null answers": ({**XLAM, "answers": None}, "answers is empty"),
+    "null answers as text": ({**XLAM, "answers": " null"}, "answers is empty"),
+    "None as answers": ({**XLAM, "answers": "None"}, "answers is empty"),
+    "answers of nothing but null": ({**XLAM, "answers": "[null]"}, "answers is empty"),
+    "answers that are an empty object": ({**XLAM, "answers": "{}"}, "answers is empty"),
     "a call of no tool": (
         {**XLAM, "answers": '[{"name": "fly", "arguments": {}}]'},
         "fly, which is not among the listed tools",
@@ -382,6 +395,26 @@ NO_MEANING: dict[str, tuple[Any, str]] = {
     "a call within ToolACE's prose": (
         spoken(TOOLACE, "Sure: [Show Map(query='Bonn')]"),
         "cannot be read",
+    ),
+    "a call of no tool in ToolACE's text": (spoken(TOOLACE, "[Fly To(x=1)]"), "not listed"),
+    "ToolACE's calls of no tool": (spoken(TOOLACE, "[Fly(), Land.Now(at='울산')]"), "not listed"),
+    "a call of no tool after words": (spoken(TOOLACE, "네: [Fly To(x=1)]"), "not listed"),
+    "a call without arguments after words": (
+        spoken(TOOLACE, "Sure: [Turn On Light()]"),
+        "cannot be read",
+    ),
+    "a call on its own line": (
+        spoken(TOOLACE, "Here you are.\nTurn On Light()\n"),
+        "cannot be read",
+    ),
+    "a call of no tool without brackets": (spoken(TOOLACE, "fly_to(x='a (b)')"), "not listed"),
+    "Llama's call of no tool": (
+        spoken(TOOLACE, '{"name": "fly", "parameters": {"to": "Bonn"}}'),
+        "not listed",
+    ),
+    "JSON of a call of no tool after words": (
+        spoken(TOOLACE, 'Sure. {"name": "fly", "arguments": {}}'),
+        "not listed",
     ),
     "a half call in Hermes' text": (
         spoken(hermes(ROWS[0], 0), "<tool_call>\n{'name': 'show_map', 'arg"),
@@ -601,6 +634,16 @@ TAKEN: dict[str, tuple[Any, Any]] = {
             "answers": json.dumps({"name": "show_map", "arguments": '{"query": "Bonn"}'}),
         },
         [BONN],
+    ),
+    "xlam with null for no tools": ({"query": "Hi", "tools": None, "answers": "[]"}, [[]]),
+    "Hermes without tools": (
+        sharegpt(("system", "You are kind. <tools> [] </tools>"), ("human", "Hi"), ("gpt", "Hi!")),
+        [[]],
+    ),
+    "code in a reply": (answered(content="Write print('x') or f[0], then see [1]."), [[]]),
+    "a tool described in a reply": (
+        answered(content=f"I miss {json.dumps(function('fly', {'type': 'object'}))}"),
+        [[]],
     ),
     "xlam with a reply": (
         {"query": "Bonn?", "tools": json.dumps(PLAIN), "answers": "I cannot do that."},
