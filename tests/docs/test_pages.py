@@ -23,7 +23,16 @@ ELSEWHERE = {
     "own-tools.md",  # test_own_tools.py
 }
 """Pages whose files and commands have a test of their own."""
-TRANSLATED = {"ci", "compare", "own-tools", "scenarios", "scoring"}
+TRANSLATED = {
+    "ci",
+    "compare",
+    "faq",
+    "glossary",
+    "own-tools",
+    "scenarios",
+    "scoring",
+    "servers",
+}
 """Pages with a Korean one that has the same blocks, so that they are run once."""
 SAME = {f"{name}.ko.md" for name in TRANSLATED}
 HERE = [page for page in PAGES if page.name not in ELSEWHERE | SAME]
