@@ -143,7 +143,7 @@ class _Prompt:
 @command(
     "lhkit prompt --toolset shop.py:toolset",
     "lhkit prompt shop.yaml --scenario add --toolset shop.py:toolset --json",
-    "lhkit prompt shop.yaml --toolset shop.py:toolset --against http://127.0.0.1:8080",
+    "lhkit prompt --toolset shop.py:toolset --against http://127.0.0.1:8080",
 )
 async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     """Print the prompt of the first turn and the size of its parts; return the exit code.
