@@ -1,12 +1,11 @@
 """Build the documentation site: `make docs`.
 
-Zensical runs no hooks, so what is generated from the command line, the settings and the scenario
-schema is written to build/reference first, where the pages include it.
+Zensical runs no hooks, so what is generated from the command line and the scenario schema is
+written to build/reference first, where the pages include it.
 """
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from typer.main import get_command
 
 from lhkit.cli.frame.parser import build_parser
 from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
-from lhkit.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "site"
@@ -30,7 +28,6 @@ def main() -> None:
     GENERATED.mkdir(parents=True, exist_ok=True)
     for name, lines in {
         "commands": _commands(),
-        "settings": _settings(),
         "scenario": _scenario_fields(),
     }.items():
         (GENERATED / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
@@ -69,13 +66,6 @@ def _command(name: str, command: Any, parent: typer.Context) -> Iterator[str]:
             option, text = (part.replace("|", r"\|").replace("\n", " ") for part in record)
             yield f"| `{option}` | {text} |"
     yield ""
-
-
-def _settings() -> Iterator[str]:
-    yield "| variable | meaning |\n|---|---|"
-    for name, text in re.findall(r"^ +(\w+): (.+)$", Settings.__doc__ or "", re.MULTILINE):
-        if name in Settings.model_fields:
-            yield f"| `LHKIT_{name.upper()}` | {text} |"
 
 
 def _scenario_fields() -> Iterator[str]:

@@ -35,7 +35,7 @@ class LintOptions(SelectOptions):
     as_json: AsJson = False
 
 
-@command("lhkit lint datasets/ac/dev", "lhkit lint mine.yaml --toolset mine.py:own --json")
+@command("lhkit lint datasets/ac/dev", "lhkit lint shop.yaml --toolset shop.py:toolset --json")
 async def lint_paths(options: LintOptions, settings: Settings) -> int:
     """Print the findings; return `FAILED` if one is an error.
 

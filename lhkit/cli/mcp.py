@@ -30,7 +30,7 @@ class McpServeOptions(Options):
 
 
 @command(
-    "lhkit mcp serve --toolset mine.py:own",
+    "lhkit mcp serve --toolset shop.py:toolset",
     "lhkit mcp serve --allow-writes --locale en",
     name="serve",
 )

@@ -56,7 +56,8 @@ class MutateOptions(SelectOptions):
 
 
 @command(
-    "lhkit mutate datasets/ac/dev --fail-under 97", "lhkit mutate mine.yaml --toolset mine.py:own"
+    "lhkit mutate datasets/ac/dev --fail-under 97",
+    "lhkit mutate shop.yaml --toolset shop.py:toolset",
 )
 async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     """Print which mistakes are not detected; return the exit code.

@@ -141,9 +141,9 @@ class _Prompt:
 
 
 @command(
-    "lhkit prompt --toolset mine.py:own",
-    "lhkit prompt mine.yaml --scenario eggs-left --toolset mine.py:own --json",
-    "lhkit prompt mine.yaml --toolset mine.py:own --against http://127.0.0.1:8080",
+    "lhkit prompt --toolset shop.py:toolset",
+    "lhkit prompt shop.yaml --scenario add --toolset shop.py:toolset --json",
+    "lhkit prompt --toolset shop.py:toolset --against http://127.0.0.1:8080",
 )
 async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     """Print the prompt of the first turn and the size of its parts; return the exit code.

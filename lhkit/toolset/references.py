@@ -1,4 +1,4 @@
-"""Load a toolset by its reference, such as `kitchen.py:Kitchen`."""
+"""Load a toolset by its reference, such as `shop.py:toolset`."""
 
 import importlib
 import importlib.util
@@ -31,7 +31,7 @@ _MODULE_PREFIX = "lhkit_toolset_"  # of modules from files
 
 
 def load(reference: str = DEFAULT) -> Toolset:
-    """Return the toolset of a reference, such as `kitchen.py:Kitchen`.
+    """Return the toolset of a reference, such as `shop.py:toolset`.
 
     Args:
         reference: `FILE.py:NAME` (a path), `package.module:NAME`, `life-helper`, or `mcp:` and a

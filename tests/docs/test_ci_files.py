@@ -71,7 +71,7 @@ def test_action_scores_reports_and_renews_one_comment(tmp_path: Path) -> None:
     comment = (tmp_path / "body.md").read_text(encoding="utf-8")
     assert comment.startswith("<!-- lhkit -->\n")
     assert "0/3" in comment
-    assert "eggs-left" in comment  # a regression, by its scenario
+    assert "add-again" in comment  # a regression, by its scenario
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "junit.xml").is_file()
 
@@ -80,14 +80,14 @@ def test_action_scores_reports_and_renews_one_comment(tmp_path: Path) -> None:
 def test_action_comments_the_reason_where_nothing_could_be_scored(tmp_path: Path) -> None:
     write_project(tmp_path)
     (tmp_path / "comment.md").write_text("## ✅ of an earlier job\n", encoding="utf-8")
-    assert run_action(tmp_path, model="gold", toolset="kitchen.py:missing") == 2
+    assert run_action(tmp_path, model="gold", toolset="shop.py:missing") == 2
     comment = (tmp_path / "body.md").read_text(encoding="utf-8")
     assert comment.startswith("<!-- lhkit -->\n## ❌ `candidate`\n\nExit code 2")
-    assert "kitchen.py:missing" in comment
+    assert "shop.py:missing" in comment
     assert "earlier job" not in comment
 
 
-ALWAYS = ["--toolset", "kitchen.py:toolset", "--model", "gold", "--name", "candidate"]
+ALWAYS = ["--toolset", "shop.py:toolset", "--model", "gold", "--name", "candidate"]
 FILES = ["--markdown", "comment.md", "--html", "report.html", "--junit", "junit.xml"]
 
 
@@ -125,7 +125,7 @@ def test_action_reads_options_as_words_of_a_shell(
     write_fakes(tmp_path)
     (tmp_path / "ac01-file.txt").touch()
     assert run_action(tmp_path, model="gold", options=options) == 0
-    assert arguments(tmp_path) == ["eval", "kitchen.yaml", *ALWAYS, *words, *FILES]
+    assert arguments(tmp_path) == ["eval", "shop.yaml", *ALWAYS, *words, *FILES]
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def write_project(folder: Path) -> None:
     page = ROOT / "docs" / "own-tools.md"
     python = [block.text for block in blocks(page) if block.language == "python"]
     (scenarios,) = (block.text for block in blocks(page) if block.language == "yaml")
-    (folder / "kitchen.py").write_text("\n\n".join(python), encoding="utf-8")
-    (folder / "kitchen.yaml").write_text(scenarios, encoding="utf-8")
+    (folder / "shop.py").write_text("\n\n".join(python), encoding="utf-8")
+    (folder / "shop.yaml").write_text(scenarios, encoding="utf-8")
     gh = folder / "bin" / "gh"
     gh.parent.mkdir()
     gh.write_text(GH)
@@ -254,8 +254,8 @@ def run_action(folder: Path, **inputs: str) -> int:
         name: inputs.get(name.replace("-", "_"), declared.get("default", ""))
         for name, declared in ACTION["inputs"].items()
     }
-    given["scenarios"] = inputs.get("scenarios", "kitchen.yaml")
-    given["toolset"] = inputs.get("toolset", "kitchen.py:toolset")
+    given["scenarios"] = inputs.get("scenarios", "shop.yaml")
+    given["toolset"] = inputs.get("toolset", "shop.py:toolset")
     expressions = {f"inputs.{name}": value for name, value in given.items()} | {
         "github.token": "t",
         "github.repository": "org/repo",

@@ -38,10 +38,15 @@ for sys.argv in json.loads(sys.argv[1]):
 """Run several commands in one process, so that packages are loaded once."""
 
 
+def test_own_tools_page_has_the_tools_that_init_writes() -> None:
+    written = (ROOT / "lhkit" / "cli" / "init" / "project" / "tools.py").read_text("utf-8")
+    assert "".join("".join(texts("python")).split()) == "".join(written.split())
+
+
 def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> None:
     """Write its files, run its console block; what stands under a command must be in its output."""
-    (tmp_path / "kitchen.py").write_text("\n\n".join(texts("python")), encoding="utf-8")
-    (tmp_path / "kitchen.yaml").write_text(texts("yaml")[0], encoding="utf-8")
+    (tmp_path / "shop.py").write_text("\n\n".join(texts("python")), encoding="utf-8")
+    (tmp_path / "shop.yaml").write_text(texts("yaml")[0], encoding="utf-8")
     export, *steps = (part.splitlines() for part in texts("console")[0][2:].split("\n$ "))
     assert export == ["export LHKIT_LOCALE=en"]
     commands = [shlex.split(step[0]) for step in steps]
@@ -62,8 +67,8 @@ def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> No
         assert promised
         assert [line for line in promised if line not in shown] == []
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {
-        "gold-json-kitchen",
-        "silent-json-kitchen",
+        "gold-json-shop",
+        "silent-json-shop",
     }
 
 
@@ -71,21 +76,21 @@ def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> No
 async def test_own_tools_page_chat_is_a_panel_over_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "kitchen.py").write_text("\n\n".join(texts("python")), encoding="utf-8")
+    (tmp_path / "shop.py").write_text("\n\n".join(texts("python")), encoding="utf-8")
     cell = texts("ipython")[0].replace("ChatPanel(model", "return ChatPanel(model")
     cell = cell.replace('locale="en")', 'locale="en", opt_in=True)')
     body = textwrap.indent(cell, "    ")
-    (tmp_path / "kitchen_chat.py").write_text(f"async def cell():\n{body}", encoding="utf-8")
+    (tmp_path / "shop_chat.py").write_text(f"async def cell():\n{body}", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    script = [call("use_item", item_id="egg", amount=3), say("There are 6 left.")]
+    script = [call("add_item", name="bread", quantity=2), say("I added bread.")]
 
     async def scripted(_address: str) -> lhkit.ScriptedModel:
         return lhkit.ScriptedModel(script)
 
     monkeypatch.setattr(lhkit, "connect", scripted)
-    panel = await importlib.import_module("kitchen_chat").cell()
-    await panel.send("I used three eggs.", answers=[True])
+    panel = await importlib.import_module("shop_chat").cell()
+    await panel.send("Please add 2 loaves of bread.", answers=[True])
     (saved,) = yaml.safe_load(panel.to_scenario())
-    assert saved["world"]["items"] == [{"id": "egg", "name": "eggs", "amount": 9}]
-    assert saved["final"] == {"items": [{"id": "egg", "name": "eggs", "amount": 6}]}
+    assert saved["world"]["items"] == [{"id": "milk", "quantity": 1}]
+    assert saved["final"] == {"items": [{"id": "bread", "quantity": 2}]}

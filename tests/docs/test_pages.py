@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from lhkit.settings import load_settings
+from lhkit.cli import ExitCode
+from lhkit.cli.frame.project import KEYS
+from lhkit.settings import Settings, load_settings
 from tests.children import search_paths
 from tests.docs.command_lines import lhkit_lines, read_line
 from tests.docs.pages import ROOT, blocks, files, missing, run, steps
@@ -23,7 +25,16 @@ ELSEWHERE = {
     "own-tools.md",  # test_own_tools.py
 }
 """Pages whose files and commands have a test of their own."""
-TRANSLATED = {"ci", "compare", "own-tools", "scenarios", "scoring"}
+TRANSLATED = {
+    "ci",
+    "compare",
+    "faq",
+    "glossary",
+    "own-tools",
+    "scenarios",
+    "scoring",
+    "servers",
+}
 """Pages with a Korean one that has the same blocks, so that they are run once."""
 SAME = {f"{name}.ko.md" for name in TRANSLATED}
 HERE = [page for page in PAGES if page.name not in ELSEWHERE | SAME]
@@ -106,6 +117,14 @@ def test_llms_txt_names_every_page() -> None:
     assert sorted(linked) == sorted(nav)
 
 
+def test_configuration_page_has_every_variable_key_and_exit_code() -> None:
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `?([\w]+)`? \|", page, re.MULTILINE)
+    variables = {f"LHKIT_{name.upper()}" for name in Settings.model_fields}
+    codes = {str(int(code)) for code in ExitCode}
+    assert variables | codes | KEYS <= {*rows}
+
+
 SERVERS = sorted(DOCS.glob("servers/*.md"))
 
 
@@ -141,7 +160,8 @@ def test_site_builds_without_a_warning() -> None:
         assert '"location":"own-tools.html' in (language / "search.js").read_text(encoding="utf-8")
     assert "빠른 시작" in (site / "ko" / "quickstart.html").read_text(encoding="utf-8")
     assert "--fail-under" in (site / "reference" / "cli.html").read_text(encoding="utf-8")
-    assert "LHKIT_LOCALE" in (site / "reference" / "settings.html").read_text(encoding="utf-8")
+    assert "LHKIT_LOCALE" in (site / "configuration.html").read_text(encoding="utf-8")
+    assert "정답 기록" in (site / "ko" / "glossary.html").read_text(encoding="utf-8")
     assert "(scenarios.html)" in (site / "llms.txt").read_text(encoding="utf-8")
     schema = ROOT / "lhkit" / "harness" / "scenarios" / "scenario.schema.json"
     written = site / "scenario.schema.json"
@@ -157,4 +177,4 @@ def test_page_imports_public_modules_only(page: Path) -> None:
     imported = {name for match in IMPORTED.findall(text) for name in match if name}
     if page.name != "CHANGELOG.md":
         assert imported <= PUBLIC
-        assert {*DOCUMENTED.findall(text)} <= PUBLIC | {"lhkit.cli"}
+        assert {*DOCUMENTED.findall(text)} <= PUBLIC

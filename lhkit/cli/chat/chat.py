@@ -70,7 +70,7 @@ class ChatOptions(Options):
 
 @command(
     "lhkit chat --locale en",
-    "lhkit chat --toolset mine.py:own --record runs/chats",
+    "lhkit chat --toolset shop.py:toolset --record runs/chats",
     "lhkit chat --base-url http://127.0.0.1:8000 --model org/model",
 )
 async def converse(options: ChatOptions, settings: Settings) -> int:

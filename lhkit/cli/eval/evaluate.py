@@ -7,7 +7,7 @@ from lhkit.settings import Settings
 
 @command(
     "lhkit eval --limit 8",
-    "lhkit eval mine.yaml --toolset mine.py:own --model gold",
+    "lhkit eval shop.yaml --toolset shop.py:toolset --model gold",
     "lhkit eval --base-url http://127.0.0.1:8000 --fail-under 85",
     "lhkit eval --ray local --replicas 2",
 )

@@ -133,7 +133,7 @@ class ABPanel(Board[ABState]):
 
     Example:
         ```
-        ABPanel(models=[bare, tuned], toolset="mine.py:own", record="runs/ab", person="kim")
+        ABPanel(models=[bare, tuned], toolset="shop.py:toolset", record="runs/ab", person="kim")
         ```
 
     Args:

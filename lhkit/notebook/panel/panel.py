@@ -46,7 +46,7 @@ class ChatPanel:
     Args:
         model: the model.
         toolset: the tools, as for `lhkit eval --toolset`: a reference such as
-            `kitchen.py:Kitchen`, a `Toolset`, a factory of one, or a bare `ToolRegistry`.
+            `shop.py:toolset`, a `Toolset`, a factory of one, or a bare `ToolRegistry`.
         world: the initial state, as under `world:` in a scenario; by default only a clock, or the
             stored data of a toolset with a `file`.
         file: where the toolset stores its data; None keeps it as long as the panel.

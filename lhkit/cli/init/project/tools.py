@@ -14,10 +14,10 @@ Items = dict[str, int]  # name -> quantity
 ItemName = Annotated[str, Field(min_length=1, max_length=40)]
 Quantity = Annotated[int, Field(ge=1, le=99)]
 
-INSTRUCTIONS = """\
-You keep a shopping list. Answer briefly.
-- Call a tool for requests about the list. Small talk needs no tool.
-- After cancelled or error, never say that it was done. Give the reason instead."""
+
+def rows(items: Items) -> list[dict[str, Any]]:
+    """Return the list as rows, each with an id."""
+    return [{"id": name, "quantity": quantity} for name, quantity in items.items()]
 
 
 @registry.tool()
@@ -44,9 +44,10 @@ def remove_item(name: ItemName, deps: Items) -> ToolResult:
     return ToolOk({"removed": name})
 
 
-def rows(items: Items) -> list[dict[str, Any]]:
-    """Return the list as rows, each with an id."""
-    return [{"id": name, "quantity": quantity} for name, quantity in items.items()]
+INSTRUCTIONS = """\
+You keep a shopping list. Answer briefly.
+- Call a tool for requests about the list. Small talk needs no tool.
+- After cancelled or error, never say that it was done. Give the reason instead."""
 
 
 class Session:
