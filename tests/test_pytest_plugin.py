@@ -174,6 +174,17 @@ def test_plugin_page(name: str, project: Path, run_pytest: RunPytest) -> None:
     check_page(name, page_of(output, project))
 
 
+def test_plugin_names_a_missing_extra_once_as_invalid_use(
+    project: Path, run_pytest: RunPytest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LHKIT_RUNTIME", "llama.cpp")
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(project / "cache"))
+    monkeypatch.setattr("lhkit.models.serving.llama_cpp_server.find_spec", lambda _name: None)
+    code, output = run_pytest(TOOLSET, "--lhkit-model=gemma")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert output.count("is not installed. Install it with `pip install 'lhkit[local]'`") == 1
+
+
 def check_page(name: str, page: str) -> None:
     """Compare an output with its page; a page that does not exist is written."""
     file = PAGES / f"{name}.txt"

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-from lhkit.base.errors import LhkitError, UsageError
+from lhkit.base.errors import LhkitError, MissingPackageError, UsageError
 from lhkit.base.locales import load_catalog
 from lhkit.base.options import validate_options
 from lhkit.base.redaction import masked, without_secrets
@@ -153,6 +153,7 @@ class SuitePlanner:
 
         Raises:
             UsageError: toolset, scenarios or options are invalid.
+            MissingPackageError: the model needs an extra that is not installed.
             RunError: the run folder cannot be read.
             ModelUnavailableError: the model cannot be opened.
         """
@@ -181,7 +182,7 @@ class SuitePlanner:
         try:
             if self._opened is None:
                 self._opened = await self._stack.enter_async_context(evaluation.open(None))
-        except UsageError:
+        except (UsageError, MissingPackageError):  # the same for every test
             raise
         except LhkitError as error:
             raise ModelUnavailableError(str(error)) from error

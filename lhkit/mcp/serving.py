@@ -123,7 +123,7 @@ class McpServing:
             tools=[
                 Tool(
                     name=tool.name,
-                    title=tool.title or None,
+                    title=tool.title_in(self._catalog.locale) or None,
                     description=tool.description,
                     input_schema=dict(plain_json(tool.parameters)),
                     annotations=ToolAnnotations(

@@ -34,7 +34,8 @@ class ToolDefinition(ToolSpec):
 
     Attributes:
         title: a short name for people, which heads the confirmation card in place of the
-            description. Hidden from the model.
+            description: a text, or one for each language (`{"en": "Share", "ko": "공유"}`; in
+            another language the description heads it). Hidden from the model.
         handler: runs a call; see `Handler`.
         is_destructive: the tool changes data, so the user is asked before each call.
         summarize: returns the text of the confirmation card; by default the arguments as JSON.
@@ -57,7 +58,7 @@ class ToolDefinition(ToolSpec):
     """
 
     handler: Handler
-    title: str = ""
+    title: str | Mapping[str, str] = ""
     is_destructive: bool = False
     summarize: Summarizer | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -66,6 +67,10 @@ class ToolDefinition(ToolSpec):
     implied: Mapping[str, JSON] = field(default_factory=dict)
     repeatable: bool = False
     claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def title_in(self, locale: str) -> str:
+        """Return the title in a language; empty if there is none."""
+        return self.title if isinstance(self.title, str) else self.title.get(locale, "")
 
     def implied_on(self, today: date | None) -> dict[str, JSON]:
         """Return the implied values.

@@ -347,7 +347,7 @@ class _Dispatch:
         return ConfirmRequest(
             tool=tool.name,
             description=tool.description,
-            title=tool.title,
+            title=tool.title_in(self.catalog.locale),
             **self._shown(tool, proposed),
             id=secrets.token_hex(8),
             parameters=tool.parameters,

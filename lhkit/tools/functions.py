@@ -62,7 +62,7 @@ def tool_from_function(
     repeatable: bool,
     claims: Mapping[str, Sequence[str]],
     rules: Sequence[Rule] = (),
-    title: str = "",
+    title: str | Mapping[str, str] = "",
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 

@@ -43,8 +43,9 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
         raise RegistrationError(f"tool {name!r}: the name must match {NAME_PATTERN.pattern}")
     if not definition.description.strip():
         raise RegistrationError(f"tool {name!r}: the description is empty: the model needs it")
-    if not isinstance(definition.title, str):
-        raise RegistrationError(f"tool {name!r}: title must be a text")
+    titles = definition.title if isinstance(definition.title, Mapping) else {"": definition.title}
+    if not all(isinstance(text, str) for pair in titles.items() for text in pair):
+        raise RegistrationError(f"tool {name!r}: title must be a text, or texts by language")
     if not callable(definition.handler):
         raise RegistrationError(f"tool {name!r}: the handler is not callable")
     if not definition.timeout_s > 0:

@@ -132,7 +132,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         repeatable: bool = False,
         claims: Mapping[str, Sequence[str]] | None = None,
         check: Rule | None = None,
-        title: str = "",
+        title: str | Mapping[str, str] = "",
     ) -> Callable[[Function], Function]:
         """Return a decorator that registers a typed, documented function, and returns it unchanged.
 
@@ -160,7 +160,8 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             check: a rule that may refuse a call before the user is asked: gets the arguments as
                 the card shows them and, with a second parameter, the dependencies; returns None
                 or the `ToolErr` that refuses. See `check` below to add one to several tools.
-            title: a short name for people, which heads the card in place of the description.
+            title: a short name for people, which heads the card in place of the description: a
+                text, or one for each language.
 
         Raises:
             RegistrationError: the parentheses are missing, the function has neither docstring nor

@@ -67,6 +67,8 @@ async def test_demo_shows_an_approval_an_edit_and_a_false_reply(
     assert text("truth.edited", edits="quantity 12 → 2") in edited
     assert text("truth.nothing") in false
     assert "▲" in false
+    card = {"en": "add_item: Add to the shopping list\n", "ko": "add_item: 장보기 목록에 추가\n"}
+    assert card[locale] in approved
     assert max(cell_len(line) for line in output.splitlines()) <= 80
 
 

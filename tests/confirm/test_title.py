@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.base.errors import RegistrationError
 from lhkit.base.locales import load_catalog
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
@@ -19,9 +20,20 @@ LONG = "Share an event. Slots are alternative times; use ids that a search retur
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("title", "heading"), [("일정 공유", "일정 공유"), ("", LONG), (" ", LONG), ("<b>\u3164", None)]
+    ("title", "heading"),
+    [
+        ("일정 공유", "일정 공유"),
+        ("", LONG),
+        (" ", LONG),
+        ("<b>\u3164", None),
+        ({"en": "Share it", "ko": "공유"}, "Share it"),
+        ({"ko": "공유"}, LONG),  # the card is in one language
+        ({}, LONG),
+    ],
 )
-async def test_title_heads_the_card_in_panel_and_terminal(title: str, heading: str | None) -> None:
+async def test_title_heads_the_card_in_panel_and_terminal(
+    title: str | dict[str, str], heading: str | None
+) -> None:
     registry = ToolRegistry()
 
     @registry.tool(destructive=True, title=title, description=LONG)
@@ -48,6 +60,23 @@ async def test_title_heads_the_card_in_panel_and_terminal(title: str, heading: s
         assert lines[0] == f"share: {heading}"
         assert f"<code>share</code> {heading}</div>" in html
     assert (LONG in html) == (heading == LONG)
+
+
+@pytest.mark.anyio
+async def test_title_by_language_follows_the_language_of_the_card() -> None:
+    registry, gate = ToolRegistry(), ScriptedGate([False, False])
+    title = {"en": "Share an event", "ko": "일정 공유"}
+    registry.tool(destructive=True, title=title, description=LONG, name="share")(lambda: {})
+    for locale in ("ko", "en"):
+        dispatcher = ToolDispatcher(registry, catalog=load_catalog(locale))
+        await dispatcher.dispatch("share", {}, confirm=gate)
+    assert [request.heading for request in gate.asked] == ["일정 공유", "Share an event"]
+
+
+@pytest.mark.parametrize("title", [5, ["x"], {"en": 5}, {1: "x"}, {"en": None}])
+def test_title_that_is_no_text_is_refused(title: object) -> None:
+    with pytest.raises(RegistrationError, match="'share': title must be a text"):
+        ToolRegistry().tool(title=title, description=LONG, name="share")(lambda: {})  # type: ignore[arg-type]
 
 
 def test_title_of_imported_tools_is_read() -> None:

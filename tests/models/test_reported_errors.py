@@ -170,6 +170,14 @@ HEADERS = "Server: BaseHTTP/0.6 Python/3.11\r\nConnection: close\r\n\r\n"
     [
         (404, "Model mine not found", PAGE, "know the model (HTTP 404): Model mine not found;"),
         (404, "Model mine not found", HEADERS + PAGE, "(HTTP 404): Model mine not found; give one"),
+        (404, "Not Found", "", "or give --dialect openai if the server has only /v1/chat"),
+        (
+            404,
+            "",
+            '{"detail":"Not Found"}',
+            "or give --dialect openai if the server has only /v1/chat",
+        ),
+        (405, "", "", "or give --dialect openai if the server has only /v1/chat/completions"),
         (400, "Invalid messages: no name", "", "(HTTP 400): Invalid messages: no name; change"),
         (400, "BAD REQUEST", PAGE, "the server refused the request (HTTP 400); change"),
         (500, "Internal Server Error", PAGE, "the server failed (HTTP 500); look"),

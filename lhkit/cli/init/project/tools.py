@@ -26,7 +26,11 @@ def list_items(deps: Items) -> ToolResult:
     return ToolOk({"items": rows(deps)})
 
 
-@registry.tool(destructive=True, claims={"en": ["added", "put"], "ko": ["추가했", "넣었"]})
+@registry.tool(
+    destructive=True,
+    title={"en": "Add to the shopping list", "ko": "장보기 목록에 추가"},
+    claims={"en": ["added", "put"], "ko": ["추가했", "넣었"]},
+)
 def add_item(name: ItemName, deps: Items, quantity: Quantity = 1) -> ToolResult:
     """Add an item to the shopping list."""
     if name in deps:
@@ -35,7 +39,11 @@ def add_item(name: ItemName, deps: Items, quantity: Quantity = 1) -> ToolResult:
     return ToolOk({"added": name, "quantity": quantity})
 
 
-@registry.tool(destructive=True, claims={"en": ["removed", "took"], "ko": ["뺐", "지웠"]})
+@registry.tool(
+    destructive=True,
+    title={"en": "Remove from the shopping list", "ko": "장보기 목록에서 빼기"},
+    claims={"en": ["removed", "took"], "ko": ["뺐", "지웠"]},
+)
 def remove_item(name: ItemName, deps: Items) -> ToolResult:
     """Remove an item from the shopping list."""
     if name not in deps:
