@@ -505,6 +505,7 @@ def chat(
             "PROMPT_TOOLKIT_NO_CPR": "1",
             "HOME": str(folder),
             "LANG": "C.UTF-8",
+            "LHKIT_LOCALE": "ko",
         },
     ) as process:
         try:
