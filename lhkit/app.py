@@ -22,11 +22,12 @@ from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.success_claims import guess_false_claim
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
+from lhkit.models.address import require_address
 from lhkit.models.base import ChatModel
 from lhkit.models.client import served
 from lhkit.models.client.chat_template import require_template
 from lhkit.models.client.request import OPENAI
-from lhkit.models.client.transport import Endpoint, require_address
+from lhkit.models.client.transport import Endpoint
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects.base import ToolSpec
 from lhkit.models.families import default_dialect

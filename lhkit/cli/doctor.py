@@ -25,8 +25,9 @@ from lhkit.models.client.served import connect, require_constraint
 from lhkit.models.client.server_rendering import probe_rendering
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.families import identity_family
+from lhkit.models.names import EMBEDDED_NAMES
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
-from lhkit.models.serving.gemma import EMBEDDED_NAMES, served_precision
+from lhkit.models.serving.gemma import served_precision
 from lhkit.settings import Settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load, registry_of

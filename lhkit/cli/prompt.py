@@ -39,7 +39,7 @@ from lhkit.models.client.request import OPENAI, chat_messages, chat_tools
 from lhkit.models.client.served import require_constraint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import default_dialect
-from lhkit.models.serving.gemma import EMBEDDED_NAMES
+from lhkit.models.names import EMBEDDED_NAMES
 from lhkit.models.weights.tokenizer import load_encoder
 from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition

@@ -23,7 +23,7 @@ from lhkit.models.client import served
 from lhkit.models.client.request import OPENAI
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.families import family_of
-from lhkit.models.serving.gemma import EMBEDDED_NAMES
+from lhkit.models.names import EMBEDDED_NAMES
 from lhkit.models.serving.vllm_server import GPU, ServerSettings, VllmServer, fit_installed_vllm
 from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.scale.placement import ReplicaConfig, ReplicaInfo, SampleRequest

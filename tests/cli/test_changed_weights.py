@@ -1,4 +1,4 @@
-"""Weights that change under one name: serve, score, serve others, score with the same line."""
+"""Weights that change under one name: serve, score, serve others, score under the same name."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from lhkit.cli.eval.evaluate import evaluate
 from lhkit.cli.serve import serve, serve_line
 from lhkit.cli.serve.serve_line import ServeOptions
 from lhkit.harness.records.store import read_records
-from lhkit.models.serving.gemma import serving_plan
+from lhkit.models.serving.gemma import served_dtype, serving_plan
 from lhkit.models.serving.server import RunningServer, find_running_server
 from lhkit.models.serving.vllm_server import ServerSettings
 from lhkit.settings import Settings
@@ -53,7 +53,11 @@ def run_eval(tmp_path: Path, settings: Settings) -> Evaluate:
 
     async def run(base_url: str) -> int:
         options = EvalOptions(
-            paths=(scenarios,), base_url=base_url, runs_dir=tmp_path / "runs", fail_under=100
+            name="served",  # the default name holds the port, which is another after a restart
+            paths=(scenarios,),
+            base_url=base_url,
+            runs_dir=tmp_path / "runs",
+            fail_under=100,
         )
         return await evaluate(options, settings)
 
@@ -123,7 +127,7 @@ async def test_serve_does_not_reuse_server_of_overwritten_weights(
     async with served(folder, settings):
         again = serve.serve_model(ServeOptions(weights=folder), settings)
         assert await again == 0
-        assert "model (float32) is already served" in capsys.readouterr().out
+        assert f"model ({served_dtype(None)}) is already served" in capsys.readouterr().out
         trained(folder, "right")
         assert await serve._find_running("model", folder, settings) is None
 

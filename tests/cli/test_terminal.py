@@ -99,6 +99,7 @@ async def terminal_output(
         model=ScriptedModel(replies),
         dispatcher=ToolDispatcher(registry),
         confirm=TerminalGate(read, console.print, catalog),
+        catalog=catalog,
     )
     bare = LiveSession(BareToolset(registry=registry), None, None, now=noon, locale="ko")
     keeper = None if record is None else ChatRecorder(record, bare, now=noon)
@@ -224,7 +225,7 @@ async def test_terminal_records_chats_with_unique_names(
     await terminal_output(
         [Reply(error=ServerUnreachableError("down")), say("됨")], ["야", "/retry"], tmp_path
     )
-    assert f"{tmp_path}에 남겨요" in first
+    assert f"{tmp_path}에 남깁니다" in first
     turns = {str(r.sample_id): r.trajectory.turns for r in Run.load(tmp_path).records}
     assert {name: [turn.user for turn in each] for name, each in turns.items()} == {
         "chat-20260615-120000": ["걷기", "걷기"],
@@ -329,7 +330,7 @@ async def test_terminal_gate_ignores_yes_typed_before_question(
             await terminal.until(early.strip())  # the echo: it is in the terminal's queue
         gate = TerminalGate(read, terminal_output.append, load_catalog("ko"), forget=no_guard)
         assert bool(await gate.confirm(REQUEST)) is expected
-    shown_text = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
+    shown_text = "질문이 나오기 전에 입력한 내용은 답으로 치지 않습니다."
     assert (shown_text in terminal_output) is bool(early)
     assert terminal_output[-1].endswith("[y/N] ")
 
@@ -504,6 +505,7 @@ def chat(
             "PROMPT_TOOLKIT_NO_CPR": "1",
             "HOME": str(folder),
             "LANG": "C.UTF-8",
+            "LHKIT_LOCALE": "ko",
         },
     ) as process:
         try:
@@ -527,7 +529,7 @@ async def test_chat_writes_only_after_confirmation(terminal: Pty, tmp_path: Path
             await terminal.until("네\r\n")  # the echo: the terminal has it
             released.set()
             await terminal.until("[y/N]")
-            assert terminal.seen.count("답으로 치지 않아요") == 1
+            assert terminal.seen.count("답으로 치지 않습니다") == 1
             for typed, rows in (("", 0), ("네", 1)):
                 terminal.type(f"{typed}\r")
                 await terminal.until("그랬어요.")
@@ -536,7 +538,7 @@ async def test_chat_writes_only_after_confirmation(terminal: Pty, tmp_path: Path
                 if not rows:
                     terminal.type("다시 추가해줘\r")
                     await terminal.until("[y/N]")
-            assert terminal.seen.count("답으로 치지 않아요") == 1
+            assert terminal.seen.count("답으로 치지 않습니다") == 1
             terminal.type("/quit\r")
             await terminal.until("안녕히 가세요.")
             assert await asyncio.to_thread(process.wait) == 0

@@ -35,11 +35,12 @@ from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import transport
 from lhkit.models.client.response import CompletionContent
-from lhkit.models.client.served import DIALECT_NAMES, connect
+from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.names import DIALECT_NAMES
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     METRICS,

@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 import lhkit
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.models.client.request import OPENAI
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.names import DIALECT_NAMES, EMBEDDED_NAMES, REFERENCE_NAMES
+from lhkit.models.serving.gemma import BASE, TUNED
 
 pytestmark = pytest.mark.slow
 
@@ -245,6 +250,12 @@ def test_cli_report_and_compare_import_no_models() -> None:
     assert packages.isdisjoint({"lifehelper", "app", "notebook"})
     rooms = {name.split(".")[2] for name in reached if name.startswith("lhkit.models.")}
     assert rooms.isdisjoint({"client", "dialects", "recorded", "serving", "weights"})
+
+
+def test_names_of_options_are_those_of_what_they_name() -> None:
+    assert (*DIALECTS, OPENAI) == DIALECT_NAMES
+    assert tuple(REFERENCE_MODELS) == REFERENCE_NAMES
+    assert (TUNED, BASE) == EMBEDDED_NAMES
 
 
 def test_lhkit_does_not_import_evals() -> None:

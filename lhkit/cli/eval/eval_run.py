@@ -46,7 +46,7 @@ from lhkit.harness.running.stress import parse_stress
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
-from lhkit.models.client.transport import require_address
+from lhkit.models.address import require_address
 from lhkit.models.families import default_dialect
 from lhkit.scale import Placement, Resources
 from lhkit.settings import Settings

@@ -25,11 +25,11 @@ from lhkit.harness.running.prepared import ChosenScenarios, PreparedRun, prepare
 from lhkit.harness.running.run import run_prepared
 from lhkit.harness.running.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.address import require_address
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import served
 from lhkit.models.client.identity import LLAMA_CPP
 from lhkit.models.client.served import MAX_NUM_SEQS, UNKNOWN_CONCURRENCY, require_constraint
-from lhkit.models.client.transport import require_address
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.models.serving.server import StartProgress
 from lhkit.scale import Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources

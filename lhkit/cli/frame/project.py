@@ -23,6 +23,7 @@ from lhkit.harness.running.run_options import MAX_CONCURRENCY
 from lhkit.harness.scenarios.issues import format_path, validation_issues
 from lhkit.harness.scenarios.scenario import NonBlank
 from lhkit.harness.scenarios.user import User
+from lhkit.models.names import DIALECT_NAMES, EMBEDDED_NAMES, REFERENCE_NAMES
 from lhkit.settings import Settings
 
 
@@ -33,15 +34,13 @@ def _known_locale(name: str) -> str:
 
 
 def _known_dialect(name: str) -> str:
-    from lhkit.models.client.served import DIALECT_NAMES  # imports the HTTP client
-
     if name not in DIALECT_NAMES:
         raise ValueError(f"must be one of {', '.join(sorted(DIALECT_NAMES))}")
     return name
 
 
 def _valid_address(address: str) -> str:
-    from lhkit.models.client.transport import require_address  # as above
+    from lhkit.models.address import require_address  # yarl: not for every project
 
     try:
         require_address(address)
@@ -260,15 +259,9 @@ def _keys_of(options_type: type[BaseModel], given: Mapping[str, Any]) -> frozens
 
 def is_own_model(name: str | None) -> bool:
     """Return True for the name of an embedded or scripted model."""
-    from lhkit.models.serving.gemma import EMBEDDED_NAMES  # slow, as below
-
     return name in EMBEDDED_NAMES or is_scripted_model(name)
 
 
 def is_scripted_model(name: str | None) -> bool:
     """Return True for `gold` and `silent`."""
-    if name is None:
-        return False
-    from lhkit.harness.authoring.reference import REFERENCE_MODELS
-
-    return name in REFERENCE_MODELS
+    return name in REFERENCE_NAMES

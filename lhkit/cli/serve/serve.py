@@ -27,8 +27,9 @@ from lhkit.cli.serve.serve_line import (
     run_serve_line,
 )
 from lhkit.models.client.identity import weights_alias
+from lhkit.models.names import EMBEDDED_NAMES
 from lhkit.models.runtimes import LLAMA_CPP
-from lhkit.models.serving.gemma import BASE, EMBEDDED, EMBEDDED_NAMES
+from lhkit.models.serving.gemma import BASE, EMBEDDED
 from lhkit.models.serving.server import (
     LocalServer,
     RunningServer,

@@ -22,10 +22,11 @@ from lhkit.cli.frame.options import DtypeOption, RuntimeOption
 from lhkit.models.client.chat_template import folder_family
 from lhkit.models.client.identity import server_aliases, weights_alias
 from lhkit.models.families import family_of
+from lhkit.models.names import EMBEDDED_NAMES
 from lhkit.models.precision import ServedDtype, choose_precision
 from lhkit.models.runtimes import LLAMA_CPP
 from lhkit.models.serving import gguf_serving
-from lhkit.models.serving.gemma import EMBEDDED_NAMES, served_dtype, served_precision, serving_plan
+from lhkit.models.serving.gemma import served_dtype, served_precision, serving_plan
 from lhkit.models.serving.llama_cpp_server import LlamaCppSettings, light_adapter, require_llama_cpp
 from lhkit.models.serving.vllm_server import (
     CPU_SERVER,

@@ -17,9 +17,9 @@ from lhkit.base.errors import (
     StreamBrokenError,
     StreamStalledError,
     UnknownModelError,
-    UsageError,
 )
 from lhkit.base.redaction import masked
+from lhkit.models.address import invalid_address
 
 _SHOWN_CHARS = 300
 _NO_SUCH_MODEL = re.compile(r"model\b.*(?:does not exist|not found)", re.IGNORECASE)
@@ -98,11 +98,6 @@ def translate_errors(address: str) -> Iterator[None]:
         ) from error
     except UnicodeDecodeError as error:
         raise unexpected_answer(address, str(error)) from error
-
-
-def invalid_address(address: str) -> UsageError:
-    """Return the exception for an invalid address."""
-    return UsageError(f"Invalid server address {address!r}: give --base-url http://HOST:PORT.")
 
 
 def stalled(address: str, *, is_kept_alive: bool = False) -> StreamStalledError:

@@ -23,9 +23,10 @@ from lhkit.base.errors import (
 )
 from lhkit.base.redaction import MASK
 from lhkit.conversation.responses import ModelIdentity
+from lhkit.models.address import require_address
 from lhkit.models.client.errors import shortened, unexpected_answer
 from lhkit.models.client.sse import typed
-from lhkit.models.client.transport import Clock, Connection, Endpoint, open_session, require_address
+from lhkit.models.client.transport import Clock, Connection, Endpoint, open_session
 from lhkit.models.precision import DTYPES, ServedDtype
 
 LLAMA_CPP = "llama.cpp"

@@ -38,11 +38,10 @@ from lhkit.models.families import (
     template_family,
     unfit_values,
 )
+from lhkit.models.names import DIALECT_NAMES
 
 _log = logging.getLogger(__name__)
 
-DIALECT_NAMES = (*DIALECTS, OPENAI)
-"""The values of `--dialect`."""
 _KNOWN_DIALECTS = ", ".join(sorted(DIALECT_NAMES))
 
 

@@ -24,17 +24,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yarl
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from lhkit.base.errors import ModelError, RequestRefusedError, UsageError
+from lhkit.base.errors import ModelError, RequestRefusedError
 from lhkit.base.redaction import hide, masked, masked_repr, secrets_in
 from lhkit.conversation.responses import ModelEvent
 from lhkit.models.client.errors import (
     drop_refused_fields,
     error_message,
     http_error,
-    invalid_address,
     redirected,
     require_no_error,
     stalled,
@@ -66,7 +64,6 @@ _INFLATE_BYTES = 1 << 20
 
 _OK = 200
 _TRANSIENT_STATUSES = frozenset({429, 502, 503, 504})
-_PORTS = 65_536
 _REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
 
 
@@ -339,24 +336,6 @@ class Connection:
                 message = error_message(text)
                 answer = f"{response.content_type}, no event stream"
                 raise unexpected_answer(self.address, f"{answer}: {message}" if message else answer)
-
-
-def require_address(base_url: str) -> None:
-    """Check the address of a server, before anything is sent.
-
-    Raises:
-        UsageError: it is invalid, or contains a password, which would get into every record.
-    """
-    if "@" in base_url[1:]:
-        raise UsageError("Invalid --base-url: it contains a password. Set LHKIT_API_KEY instead.")
-    try:
-        url = yarl.URL(base_url)
-        is_valid = url.scheme in {"http", "https"} and bool(url.host)
-        is_valid = is_valid and (url.port or 0) in range(1, _PORTS)
-    except ValueError:  # a huge port, unbalanced brackets
-        is_valid = False
-    if not is_valid:
-        raise invalid_address(base_url)
 
 
 def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":

@@ -14,15 +14,13 @@ from lhkit.models.client.chat_template import folder_family
 from lhkit.models.client.identity import weights_name
 from lhkit.models.decoding import Constraint
 from lhkit.models.families import parser_args
+from lhkit.models.names import EMBEDDED_NAMES
 from lhkit.models.precision import Dtype, Precision, ServedDtype, choose_precision
 from lhkit.models.serving.vllm_server import GPU, PACKAGES, ServerSettings
 
-TUNED = "gemma"
-BASE = "gemma-base"
+TUNED, BASE = EMBEDDED_NAMES
 EMBEDDED = TUNED
 """The default model."""
-
-EMBEDDED_NAMES = (TUNED, BASE)
 
 
 def embedded_name(name: str | None) -> str:

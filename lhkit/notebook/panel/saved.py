@@ -35,6 +35,7 @@ MAX_VALUE_CHARS = 4_000
 MAX_PAGE_CHARS = 200_000
 """Earlier messages are left out beyond this much HTML of a conversation."""
 
+_CLASSES = "lhkit-saved mathjax_ignore tex2jax_ignore"  # dollars in a text are no formula
 _SHEET = (Path(__file__).parents[1] / "static" / "saved.css").read_text(encoding="utf-8")
 _STYLE = re.sub(r"/\*.*?\*/\n", "", _SHEET, flags=re.DOTALL)
 
@@ -50,7 +51,7 @@ def saved_page(parts: Sequence[str], catalog: Catalog, *, note: str = "") -> str
     shown = [f'<p class="lhkit-note">{escaped(note)}</p>' if note else "", *parts]
     more = "" if parts else " data-empty"
     return whole_unicode(
-        f'<div class="lhkit-saved" lang="{escape(catalog.locale)}"{more}><style>{_STYLE}</style>'
+        f'<div class="{_CLASSES}" lang="{escape(catalog.locale)}"{more}><style>{_STYLE}</style>'
         f"{''.join(shown) if parts else ''}</div>"
     )
 

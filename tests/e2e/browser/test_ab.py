@@ -151,7 +151,7 @@ def test_ab_is_accessible_in_both_themes(
     expect(page.locator("[name^=reason]")).to_be_visible()
     assert_readable(page, BOARD)
     page.locator(".lhkit-unblind").click()
-    expect(page.locator(".lhkit-facts")).to_contain_text("tuned")
+    expect(page.locator(".lhkit-board .lhkit-facts")).to_contain_text("tuned")
     expect(left).to_contain_text("Left · bare")
     assert_readable(page, BOARD)
     panel = page.locator(".lhkit-ab")
@@ -166,9 +166,10 @@ def test_ab_page_escapes_text_and_hides_models(open_notebook: OpenNotebook, tmp_
     page = open_notebook(cell(tmp_path / "ab", "say(EVIL)"))
     say(page, "<img src=x onerror=\"document.title='owned'\">")
     expect(page.locator(".lhkit-vote").first).to_be_enabled()
-    html = page.locator(".lhkit-ab").evaluate("panel => panel.outerHTML")
-    assert "tuned" not in html
-    assert "bare" not in html
+    for shown in (".lhkit-ab", ".lhkit-saved"):  # the copy in the notebook is as blind
+        html = page.locator(shown).evaluate("panel => panel.outerHTML")
+        assert "tuned" not in html
+        assert "bare" not in html
     page.locator('[data-press="vote"][data-value="tie"]').click()
     page.locator("[name^=reason]").fill("<img src=x onerror=\"document.title='owned'\">")
     page.locator(".lhkit-unblind").hover()
@@ -176,7 +177,8 @@ def test_ab_page_escapes_text_and_hides_models(open_notebook: OpenNotebook, tmp_
     page.mouse.down()  # the kernel saves the reason and sends the board while the button is held
     page.wait_for_timeout(1000)
     page.mouse.up()
-    expect(page.locator(".lhkit-facts")).to_be_visible()
+    expect(page.locator(".lhkit-board .lhkit-facts")).to_be_visible()
     assert "owned" not in page.title()
-    assert page.locator(".lhkit-ab img, .lhkit-ab script").count() == 0
+    everywhere = ":is(.lhkit-ab, .lhkit-saved)"
+    assert page.locator(f"{everywhere} :is(img, script)").count() == 0
     assert page.requested == []  # type: ignore[attr-defined] - set when the page was opened

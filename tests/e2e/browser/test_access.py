@@ -53,12 +53,14 @@ def test_panel_names_focus_order_and_small_pages(open_notebook: OpenNotebook, sh
     expect(dialog).to_have_accessible_description(re.compile("카페인"))
     nameless = "each => each.filter(e => !(e.innerText || e.ariaLabel || e.labels?.length)).length"
     assert panel.locator("button, textarea, select").evaluate_all(nameless) == 0
+    examples = ["lhkit-example"] * panel.locator(".lhkit-example").count()
+    assert examples
     order = []
     card.locator(".lhkit-cancel").focus()
-    for _ in range(4):
+    for _ in range(4 + len(examples)):
         order.append(page.evaluate("() => document.activeElement.className.split(' ').at(-1)"))
         page.keyboard.press("Tab")
-    assert order == ["lhkit-cancel", "lhkit-edit", "lhkit-run", "lhkit-input"]
+    assert order == ["lhkit-cancel", "lhkit-edit", "lhkit-run", *examples, "lhkit-input"]
     for width in (400, 320):  # 320 is what 200 % leaves of a window 640 wide
         panel.evaluate("(panel, width) => { panel.style.width = `${width}px`; }", width)
         assert panel.evaluate(OUTSIDE) == []

@@ -153,7 +153,7 @@ def test_decisions_in_a_real_notebook(
     shoot(page, shots / f"decisions-reason-{locale}")
     card.locator(".lhkit-why").press("Enter")
     say(page, words["please"])
-    truth = page.locator(".lhkit-truth")
+    truth = page.locator(".lhkit-chat .lhkit-truth")
     expect(truth).to_have_text([*words["truth"], words["nothing"]])
     expect(truth.last.locator(".lhkit-claim")).to_have_count(1)
     expect(page.locator(".lhkit-tool-args").first).to_contain_text("2026-06-16")  # what ran
@@ -216,7 +216,7 @@ def test_hidden_arguments_are_seen_and_a_page_or_kernel_lost_in_an_edit_writes_n
     read_through(card)
     page.wait_for_timeout(OLD_MS)
     card.locator(".lhkit-run").click()
-    expect(page.locator(".lhkit-truth")).to_have_count(1)
+    expect(page.locator(".lhkit-chat .lhkit-truth")).to_have_count(1)
     assert sent.read_text().count("mallory") == 1
 
     say(page, "and again")

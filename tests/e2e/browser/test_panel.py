@@ -160,7 +160,7 @@ def test_stop_and_other_buttons(open_notebook: OpenNotebook, database: Path, sho
     say(page, "긴 이야기 하나 해줘")
     expect(page.locator("[data-live]")).to_contain_text("작은 습관")
     page.locator(".lhkit-stop").click()
-    expect(page.locator(".lhkit-ending")).to_contain_text("멈췄어요")
+    expect(page.locator(".lhkit-ending")).to_contain_text("멈췄습니다")
     expect(page.locator("[data-live]")).to_have_count(0)
     reply = answer(page).inner_text()
     assert "불러와요" not in reply
@@ -172,7 +172,7 @@ def test_stop_and_other_buttons(open_notebook: OpenNotebook, database: Path, sho
     answer(page).hover()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     answer(page).locator('[data-action="copy"]').click()
-    expect(answer(page).locator('[data-action="copy"]')).to_have_text("복사했어요")
+    expect(answer(page).locator('[data-action="copy"]')).to_have_text("복사했습니다")
     assert page.evaluate("() => navigator.clipboard.readText()").startswith("작은 습관")
     page.locator(".lhkit-locale").select_option("en")
     expect(page.locator(".lhkit-send")).to_have_text("Send")

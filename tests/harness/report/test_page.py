@@ -229,6 +229,7 @@ def test_page_with_a_baseline_has_both_transcripts() -> None:
     assert section.count('class="lhr-trace"') == 2
 
 
+@pytest.mark.usefixtures("korean")
 @pytest.mark.parametrize(
     ("toolset", "is_shown"), [(None, True), ("life-helper", True), ("garage", False)]
 )
