@@ -129,7 +129,8 @@ def _design_effect(
 
     def influence(judge: bool, person: bool | None) -> float:
         value = slope * (judge - said_all) / total
-        return value if person is None else value + (person - label - slope * (judge - said)) / n
+        corrected = (0.0 if person is None else person - label - slope * (judge - said)) / n
+        return float(value + corrected)
 
     values = [[influence(*each) for each in cluster] for cluster in clusters]
     alone = sum(value**2 for cluster in values for value in cluster)

@@ -307,7 +307,7 @@ async def score_record(
         called = _call(score, Sample.of(record, states=states))
         values, answer = await _within(called, score.limit_s)
     except ScoreFailure as failure:
-        error = str(failure)
+        error, answer = str(failure), failure.answer
     except Exception as raised:  # noqa: BLE001 - boundary: the user's code
         error = _error_text(raised)
     duration_s = time.perf_counter() - started_s
@@ -345,7 +345,12 @@ async def _call(score: Score, sample: Sample) -> tuple[tuple[ScoreValue, ...], J
         returned = await returned
     answer: JudgeAnswer | None = None
     if isinstance(score.function, Judge) and isinstance(returned, JudgeAnswer):
-        answer, returned = returned, score.function.value(returned)
+        answer = returned
+        try:
+            returned = score.function.value(answer)
+        except ScoreFailure as failure:
+            failure.answer = answer
+            raise
     return tuple(score_values(score, returned)), answer
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, overload
 
 from lhkit.base.errors import UsageError
 from lhkit.harness.records.manifest import ScoreSource
+from lhkit.harness.records.score_record import JudgeAnswer
 from lhkit.harness.running.score_source import function_sha256
 from lhkit.harness.views.sample import Sample
 from lhkit.toolset import Toolset, load_named
@@ -31,7 +32,13 @@ CONCURRENCY = 8
 
 
 class ScoreFailure(Exception):  # noqa: N818 - a failure of the score, which is a result
-    """A score has no value for a sample; the message is why."""
+    """A score has no value for a sample; the message is why.
+
+    Attributes:
+        answer: what a judge answered, if it did.
+    """
+
+    answer: JudgeAnswer | None = None
 
 
 ScoreFunction: TypeAlias = Callable[[Sample], Any]
