@@ -8,6 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -30,7 +31,8 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def tree_of(cell: NotebookNode) -> ast.Module:
-    return compile(cell.source, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    source = TransformerManager().transform_cell(cell.source)  # magics become calls
+    return compile(source, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def shows_something(cell: NotebookNode) -> bool:
