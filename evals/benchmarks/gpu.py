@@ -267,7 +267,7 @@ class Measurements:
         address = ("--base-url", target.base_url, "--model", target.model)
         where = ("--name", self.scored.name, "--runs-dir", str(self.out))
         text = await self.lhkit_output(
-            "eval", *address, *where, *limit, "--exit-zero", log="dev.txt"
+            "eval", *address, *where, *limit, "--exit-zero", "--details", log="dev.txt"
         )
         self.report.facts["dev"] = gpu_page.without_progress(text)
 

@@ -141,6 +141,8 @@ def read_message(
     message: Mapping[str, Any],
     tools: Collection[str] = (),
     renamed: Mapping[str, str] = MappingProxyType({}),
+    *,
+    is_data_set: bool = False,
 ) -> WrittenMessage:
     """Read a message.
 
@@ -148,6 +150,7 @@ def read_message(
         message: the message.
         tools: the names of the tools, for calls that are written as text.
         renamed: the new names of tools that the message calls by another.
+        is_data_set: a text that has the form of a call is one, also of a tool that is not listed.
 
     Raises:
         UsageError: it has a call that cannot be taken; the message is the reason.
@@ -186,7 +189,7 @@ def read_message(
         elif not written.text.strip():
             raise UsageError(f"a call of a form that is not known: {shown(message)}")
     if not written.calls:
-        _read_text_calls(written, tools, renamed)
+        _read_text_calls(written, tools, renamed, is_data_set=is_data_set)
     return written
 
 
@@ -521,7 +524,11 @@ _PYTHON_CALL = re.compile(r"\[?\s*([A-Za-z_][\w-]*)\s*\(.*\)\s*,?\s*\]?", re.DOT
 
 
 def _read_text_calls(
-    written: WrittenMessage, tools: Collection[str], renamed: Mapping[str, str]
+    written: WrittenMessage,
+    tools: Collection[str],
+    renamed: Mapping[str, str],
+    *,
+    is_data_set: bool,
 ) -> None:
     """Take the calls that are written in the text, if there are any.
 
@@ -536,7 +543,7 @@ def _read_text_calls(
     if dialect is None:
         if _is_like_call(written.text, names):
             raise UsageError(f"a call in the text cannot be read: {shown(written.text)}")
-        if _is_unlisted_call(written.text, tools):
+        if _is_unlisted_call(written.text, tools, is_data_set=is_data_set):
             raise UsageError(
                 f"a call in the text of a tool that is not listed: {shown(written.text)}"
             )
@@ -588,12 +595,12 @@ _CALL_OBJECT = re.compile(  # not the description of a tool, whose parameters ar
 )
 
 
-def _is_unlisted_call(text: str, tools: Collection[str]) -> bool:
-    """Return whether a text is, or with a list of tools has, a call of another tool."""
+def _is_unlisted_call(text: str, tools: Collection[str], *, is_data_set: bool) -> bool:
+    """Return whether a text is, or in a data set with tools has, a call of another tool."""
     text = text.strip()
     if (fence := _FENCE.match(text)) and text.endswith("```"):
         text = text[fence.end() : -3].strip()
-    if tools and (
+    if (tools and is_data_set) and (
         _UNLISTED_CALL.fullmatch(text)
         or any(pattern.search(text) for pattern in (_CALL_OBJECT, _BRACKETED_CALL))
     ):

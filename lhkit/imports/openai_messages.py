@@ -145,7 +145,7 @@ async def convert_chats(
         for source in sources
         for number, chat in source.chats.items()
     }
-    readers = _read_turns(chats, tools, lost)
+    readers = _read_turns(chats, tools, lost, is_data_set=is_data_set)
     own = {} if tools is not None else {name: chats[name].tools for name in readers}
     lists_tools = is_data_set and any(listed.functions for listed in own.values())
     described = _describe_tools(
@@ -257,7 +257,11 @@ def _listed(
 
 
 def _read_turns(
-    chats: Mapping[str, RecordedChat], tools: ToolList | None, losses: list[Loss]
+    chats: Mapping[str, RecordedChat],
+    tools: ToolList | None,
+    losses: list[Loss],
+    *,
+    is_data_set: bool,
 ) -> dict[str, TurnReader]:
     """Return the conversations with a turn that can be scored, by name; the others are losses."""
     readers: dict[str, TurnReader] = {}
@@ -266,7 +270,7 @@ def _read_turns(
         listed = chat.tools if tools is None else tools
         names = {tool["name"] for known in (chat.tools, listed) for tool in known.functions}
         renamed = {**chat.tools.renamed, **listed.renamed}
-        reader = TurnReader(where=chat.where, tools=names, renamed=renamed)
+        reader = TurnReader(where=chat.where, tools=names, renamed=renamed, is_data_set=is_data_set)
         error_text = chat.error
         try:
             reader.read(chat.messages)

@@ -77,6 +77,7 @@ class TurnReader:
     results: list[WrittenResult] = field(default_factory=list)
     without_call: list[str] = field(default_factory=list)
     is_calling: bool = False
+    is_data_set: bool = False
 
     def read(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Read all messages.
@@ -86,7 +87,9 @@ class TurnReader:
         """
         for number, message in enumerate(messages):
             try:
-                written = read_message(message, self.tools, self.renamed)
+                written = read_message(
+                    message, self.tools, self.renamed, is_data_set=self.is_data_set
+                )
                 self._read(written)
             except UsageError as error:
                 raise UsageError(f"messages[{number}]: {error}") from error

@@ -52,6 +52,7 @@ BAD: list[tuple[str, str]] = [
             ("mutate one.yaml", "--fail-under", "-1 101 nan x"),
             ("accept run sample", "--turn", f"-1 {HUGE}"),
             ("accept run sample", "--call", f"-1 {HUGE}"),
+            ("agreement run --score polite", "--draw", "0 x"),
             ("serve gemma", "--port", "0 65536 x"),
             ("serve google/gemma-3-4b-it --dry-run", "--port", "65536"),
         )

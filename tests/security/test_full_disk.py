@@ -138,7 +138,7 @@ def exit_code(error: Exception) -> int:
         raise error
 
     with asyncio.Runner() as runner, pytest.raises(typer.Exit) as left:
-        finish(runner.run, lambda _: command())
+        finish(runner.run, lambda settings: (settings, command()))
     return left.value.exit_code
 
 

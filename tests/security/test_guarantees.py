@@ -106,7 +106,7 @@ def test_a_default_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> N
 def test_the_message_of_an_error_cannot_steer_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert _print_error(ServerFailedError(f"the server says {HOSTILE}"), 3) == 3
+    assert _print_error(ServerFailedError(f"the server says {HOSTILE}"), 3, "en") == 3
     output = capsys.readouterr().err
     assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\u2066[/red][bold]" in output.replace("\n", "")
     assert not set("\x1b\x07\u202e\u2066") & set(output)

@@ -55,9 +55,9 @@ from lhkit.harness.records.store import (
     write_manifest,
 )
 from lhkit.harness.results.results import Run
-from lhkit.harness.running.judges import Judge
 from lhkit.harness.running.sample import state_sha256
 from lhkit.harness.running.scores import (
+    JudgeFunction,
     Score,
     ScoreFailure,
     ScoreLike,
@@ -183,7 +183,7 @@ async def score_run(
         finally:
             writer.flush()
             for score in scores:
-                if isinstance(score.function, Judge):
+                if isinstance(score.function, JudgeFunction):
                     await score.function.aclose()
         if folder is not None:  # `run` may be a part of it
             write_manifest(folder, whole.model_copy(update={"scores": counting}))
@@ -241,7 +241,7 @@ class Scorer:
         self.scores = scores
         self.results: dict[ScoreKey, ScoreRecord] = {result.key: result for result in stored}
         for score in scores:
-            if isinstance(score.function, Judge):
+            if isinstance(score.function, JudgeFunction):
                 score.function.remember(self.results.values())
         self._states = states
         self._timeouts: Counter[str] = Counter()
@@ -344,7 +344,7 @@ async def _call(score: Score, sample: Sample) -> tuple[tuple[ScoreValue, ...], J
     if inspect.isawaitable(returned):
         returned = await returned
     answer: JudgeAnswer | None = None
-    if isinstance(score.function, Judge) and isinstance(returned, JudgeAnswer):
+    if isinstance(score.function, JudgeFunction) and isinstance(returned, JudgeAnswer):
         answer = returned
         try:
             returned = score.function.value(answer)

@@ -11,11 +11,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial, update_wrapper
 from importlib.metadata import entry_points
-from typing import Any, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias, overload, runtime_checkable
 
 from lhkit.base.errors import UsageError
 from lhkit.harness.records.manifest import ScoreSource
-from lhkit.harness.records.score_record import JudgeAnswer
+from lhkit.harness.records.score_record import JudgeAnswer, ScoreRecord
 from lhkit.harness.running.score_source import function_sha256
 from lhkit.harness.views.sample import Sample
 from lhkit.toolset import Toolset, load_named
@@ -39,6 +39,27 @@ class ScoreFailure(Exception):  # noqa: N818 - a failure of the score, which is 
     """
 
     answer: JudgeAnswer | None = None
+
+
+@runtime_checkable
+class JudgeFunction(Protocol):
+    """The function of a judge, which this module does not import: it reaches model clients."""
+
+    def __call__(self, sample: Sample) -> Any:
+        """Ask the question about a sample."""
+
+    def remember(self, results: Iterable[ScoreRecord]) -> None:
+        """Use the answers in stored results for the same questions."""
+
+    def value(self, answer: JudgeAnswer) -> bool | None:
+        """Return what an answer means.
+
+        Raises:
+            ScoreFailure: it is none of the choices.
+        """
+
+    async def aclose(self) -> None:
+        """Close the model, unless it was given."""
 
 
 ScoreFunction: TypeAlias = Callable[[Sample], Any]

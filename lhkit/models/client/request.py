@@ -13,7 +13,6 @@ from lhkit.base.notices import NOTICE
 from lhkit.conversation.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.conversation.responses import ModelIdentity, Sampling
 from lhkit.models.base import ModelRequest
-from lhkit.models.client.identity import LLAMA_CPP
 from lhkit.models.decoding import Constraint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import (
@@ -26,6 +25,7 @@ from lhkit.models.dialects.base import (
     user_text,
 )
 from lhkit.models.families import family_of
+from lhkit.models.runtimes import LLAMA_CPP
 
 OPENAI = "openai"
 """The dialect of servers that render prompts and parse calls themselves."""

@@ -63,7 +63,7 @@ class Command:
 
     def line(self, name: str, *python: str) -> list[str]:
         start = python or ("-m", "lhkit")
-        options = f"eval {self.scenarios} --model gold --name {name} --concurrency 4"
+        options = f"eval {self.scenarios} --model gold --name {name} --concurrency 4 --details"
         return [sys.executable, *start, *options.split()]
 
     def run(self, name: str, *python: str) -> subprocess.CompletedProcess[str]:
@@ -145,7 +145,7 @@ def test_second_process_is_refused_until_first_ends(command: Command) -> None:
         assert holder.stdout.readline() == b"held\n"
         second = command.run("r")
         assert (second.returncode, command.whole("r")) == (3, b"")
-        assert "in use by another run" in second.stderr
+        assert "다른 실행이 쓰고 있습니다" in second.stderr
         assert "Traceback" not in second.stderr
     finally:
         os.kill(holder.pid, signal.SIGKILL)
