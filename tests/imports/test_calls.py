@@ -426,7 +426,7 @@ NO_MEANING: dict[str, tuple[Any, str]] = {
     "an argument twice, in JSON": (
         spoken(
             hermes(ROWS[0], 0),
-            '<tool_call>{"name": "show_map", "arguments": {"query": "a", "query": "b"}}</tool_call>',
+            '<tool_call>{"name": "show_map", "arguments": {"query": 1, "query": 2}}</tool_call>',
         ),
         "cannot be read",
     ),
