@@ -99,7 +99,10 @@ def require_unchanged(scenario: Scenario, manifest: Manifest) -> None:
         UsageError: it changed since the run, or is not part of it.
     """
     if manifest.scenarios.get(scenario.id) != scenario_hash(scenario):
-        raise UsageError(f"{scenario.id} changed since the run: run it again first")
+        raise UsageError(
+            f"{scenario.id} changed since the run: score the run again with `lhkit rescore` and "
+            "give the run that it writes, or run it again"
+        )
 
 
 def tool_schema(
