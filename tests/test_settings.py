@@ -72,7 +72,7 @@ def test_current_time_reads_settings_again_only_if_they_change(
     calls: list[str] = []
 
     def hours() -> float:
-        sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name))
+        sys.setprofile(lambda frame, *_: calls.append(frame.f_code.co_name))
         try:
             offset = current_time().utcoffset()
         finally:

@@ -288,7 +288,7 @@ def _source(text: str, node: Node, path: Path) -> str:
         if is_quoted or (node.style is None and not _NEEDS_QUOTES.search(written)):
             return written
         return _json(str(node.value))
-    if node.flow_style:
+    if isinstance(node, CollectionNode) and node.flow_style:
         return written
     if "#" in text[node.start_mark.index : _end(node)]:  # a comment, perhaps
         raise ScenarioError(f"{format_path(path)}: write it on one line first: {{…}}")
