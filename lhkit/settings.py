@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -96,6 +97,21 @@ def load_settings() -> Settings:
         name = "_".join(str(part) for part in detail["loc"]).upper()
         reason = detail["msg"].removeprefix("Value error, ")
         raise UsageError(f"Environment variable {_PREFIX}{name} is invalid: {reason}.") from error
+
+
+def current_time() -> datetime:
+    """Return the current time, as `Settings.now`.
+
+    Raises:
+        UsageError: as `load_settings`.
+    """
+    own = ((k, v) for k, v in os.environ.items() if k[: len(_PREFIX)].upper() == _PREFIX)
+    return _clock(tuple(sorted(own)))()
+
+
+@lru_cache(maxsize=1)  # each conversation asks for the day
+def _clock(_variables: tuple[tuple[str, str], ...]) -> Callable[[], datetime]:
+    return load_settings().now
 
 
 def read_variable(name: str, default: str | None = None) -> str:

@@ -1,8 +1,10 @@
 """Settings from the environment: unknown variables are refused, never ignored."""
 
 import re
+import sys
 import tomllib
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from lhkit.base.errors import UsageError
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.project import ProjectKeys
-from lhkit.settings import Settings, load_settings
+from lhkit.settings import Settings, current_time, load_settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 VALUES = {
@@ -62,6 +64,31 @@ def test_load_settings_ignores_case(
 def test_load_settings_ignores_other_variables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "1")
     assert load_settings() == Settings()
+
+
+def test_current_time_reads_settings_again_only_if_they_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+
+    def hours() -> float:
+        sys.setprofile(lambda frame, *_: calls.append(frame.f_code.co_name))
+        try:
+            offset = current_time().utcoffset()
+        finally:
+            sys.setprofile(None)
+        assert offset is not None
+        return offset / timedelta(hours=1)
+
+    for zone, expected in {"Pacific/Kiritimati": 14, "Pacific/Pago_Pago": -11}.items():
+        monkeypatch.setenv("LHKIT_TIMEZONE", zone)
+        assert hours() == expected
+        calls.clear()
+        assert hours() == expected
+        assert "load_settings" not in calls
+    monkeypatch.setenv("LHKIT_TIMEZON", "UTC")
+    with pytest.raises(UsageError, match="did you mean"):
+        hours()
 
 
 def test_settings_page_lists_all_settings() -> None:

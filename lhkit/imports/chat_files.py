@@ -168,30 +168,40 @@ def _split(file: Path, text: str, comments: list[str]) -> Iterator[_Entry]:
 def _split_invalid(
     file: Path, text: str, error: Exception, comments: list[str]
 ) -> Iterator[_Entry]:
-    """Yield the parts of a text that is not valid JSON as a whole."""
+    """Yield the parts of a text that is not valid JSON as a whole.
+
+    Of the two readings, as lines and as values one after another, that with more rows.
+    """
     numbered = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
     lines = [(n, line) for n, line in numbered if not _COMMENT.match(line)]
-    if elements := _split_list(text):
-        for number, element in enumerate(elements):
-            yield _decode(element, f"{file.name}[{number}]")
-        return
-    decoded = [_decode(line, f"{file.name}:{number}") for number, line in lines]
-    if any(isinstance(entry.value, dict | list) for entry in decoded):
-        comments += [f"{file.name}:{n}" for n, line in numbered if _COMMENT.match(line)]
-        yield from decoded
-        return
-    values = list(_values_in_sequence(file, text))
-    if not values:
+    by_line = [_decode(line, f"{file.name}:{number}") for number, line in lines]
+    values = _values_in_sequence(file, text)
+    lines_win = _count_rows(by_line) - _count_rows(values)
+    if lines_win > 0 or (lines_win == 0 and not text.lstrip().startswith("[")):
+        values = by_line
+    if not any(map(_is_value, values)):
         raise UsageError(f"{file} is not valid JSON: {_reason(error)}.") from error
+    if values is by_line:
+        comments += [f"{file.name}:{n}" for n, line in numbered if _COMMENT.match(line)]
     yield from values
+
+
+def _is_value(entry: _Entry) -> bool:
+    return isinstance(entry.value, dict | list)
+
+
+def _count_rows(entries: Sequence[_Entry]) -> int:
+    """Return how many entries are objects or lists, but no messages."""
+    return sum(_is_value(entry) and not _is_message(entry.value) for entry in entries)
 
 
 _COMMENT = re.compile(r"\s*(//|#)")
 
 
 def _decode(text: str, where: str) -> _Entry:
+    """Return the value of a text; a comma after it, as in a list, does not count."""
     try:
-        return _Entry(where=where, value=json.loads(text))
+        return _Entry(where=where, value=json.loads(text.strip().removesuffix(",")))
     except (ValueError, RecursionError) as error:
         reason = _reason(error, is_line="\n" not in text.strip())
         return _Entry(where=where, error=f"not valid JSON: {reason}")
@@ -204,49 +214,39 @@ def _reason(error: Exception, *, is_line: bool = False) -> str:
     return "too deeply nested" if isinstance(error, RecursionError) else str(error)
 
 
-def _values_in_sequence(file: Path, text: str) -> Iterator[_Entry]:
-    """Yield JSON values that follow each other, each over several lines."""
-    decoder, at = json.JSONDecoder(), 0
-    while rest := _NEXT_VALUE.match(text, at):
-        at = rest.end()
-        where = f"{file.name}:{text.count(chr(10), 0, at) + 1}"
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            if at:
-                yield _Entry(where=where, error=f"not valid JSON: {_reason(error)}")
-            return
-        if not isinstance(value, dict | list):
-            return
-        yield _Entry(where=where, value=value)
+def _values_in_sequence(file: Path, text: str) -> list[_Entry]:
+    """Return the values of a list, or that follow each other, each over any number of lines.
 
-
-_NEXT_VALUE = re.compile(r"\s*(?=\S)")
-_JSON_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
-
-
-def _split_list(text: str) -> list[str]:
-    """Return the texts of the elements of a JSON list that cannot be parsed as a whole.
-
-    Empty if the text is not a list of conversations or its brackets do not match.
+    After a value that cannot be read, the next one begins as the first does: a row is not lost
+    because another is broken or cut off.
     """
-    elements: list[str] = []
-    depth = begin = 0
-    if not text.lstrip().startswith("["):
+    first = _FIRST_VALUE.match(text)
+    if first is None:
         return []
-    for match in _JSON_TOKEN.finditer(text):
-        symbol = match.group()
-        if symbol in {"[", "{"}:
-            depth += 1
-            begin = match.end() if depth == 1 else begin
-        elif depth == 1 and symbol in {",", "]", "}"}:
-            elements.append(text[begin : match.start()])
-            begin = match.end()
-            depth -= symbol != ","
-        elif symbol in {"]", "}"}:
-            depth -= 1
-    is_messages = any(re.match(r'\s*\{\s*"role"', element) for element in elements)
-    return [] if depth or is_messages or text[begin:].strip() else elements
+    tokens = _TOKEN.findall(first["value"])
+    following = re.compile(r"\s*".join(map(re.escape, tokens)))
+    entries: list[_Entry] = []
+    end = first.start("value")
+    while rest := _NEXT_VALUE.match(text, end):
+        at = rest.end()
+        if first["list"] and text[at] == "]":
+            return [] if text[at + 1 :].strip() else entries
+        number = len(entries) if first["list"] else text.count("\n", 0, at) + 1
+        where = f"{file.name}[{number}]" if first["list"] else f"{file.name}:{number}"
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, at)
+        except (ValueError, RecursionError):
+            after = following.search(text, at + 1)
+            end = after.start() if after else len(text)
+            entries.append(_decode(text[at:end], where))
+        else:
+            entries.append(_Entry(where=where, value=value))
+    return entries
+
+
+_FIRST_VALUE = re.compile(r'\s*(?P<list>\[)?\s*(?P<value>(?:\[\s*)?\{\s*"[^"\\]*"\s*:)')
+_TOKEN = re.compile(r'"[^"]*"|[^\s"]')
+_NEXT_VALUE = re.compile(r"[\s,]*(?=[^\s,])")
 
 
 def _is_message(entry: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.files import read_text_file
-from lhkit.base.json_values import plain_json
+from lhkit.base.json_values import parse_json, plain_json
 
 
 def to_utf8_json(value: Any) -> Any:
@@ -32,6 +32,23 @@ def decode_json(value: Any) -> Any:
     except (ValueError, RecursionError):
         return value
     return decoded if isinstance(decoded, dict | list) else value
+
+
+def parse_unambiguous(text: str) -> Any:
+    """Parse JSON without a key that has two values.
+
+    Raises:
+        ValueError: it is not valid JSON, or has such a key.
+        RecursionError: it is nested too deep.
+    """
+
+    def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if any(values[key] != value for key, value in pairs):
+            raise ValueError("a key has two values")
+        return values
+
+    return parse_json(text, to_object=to_object)
 
 
 def read_json(file: Path) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import compact, shown
-from lhkit.imports.decoding import decode_json
+from lhkit.imports.decoding import decode_json, parse_unambiguous
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.arguments import read_arguments
 
@@ -325,7 +325,7 @@ def _read_call(call: Any, label: str) -> WrittenCall:
     if not given and (others := _unknown_keys(call, inner)):
         raise UsageError(f"{label} of {name} has no arguments, but {', '.join(others)}")
     value = filled[0] if filled else {}
-    args, repairs = read_arguments(value)
+    args, repairs = read_arguments(value, parse=parse_unambiguous)
     if not isinstance(args, Mapping):
         raise UsageError(f"{name}: the arguments are not a JSON object: {shown(value)}")
     ids = (source.get(key) for source in (call, inner) for key in ("id", *_ID_KEYS))
@@ -565,8 +565,8 @@ def _read_text_calls(
 def _is_like_call(text: str, tools: Collection[str]) -> bool:
     """Return whether a text has a call in a notation of its own: `[find-["day"-1]]`, `find(day=1)`.
 
-    Brackets at the beginning and the name of a tool, a name with named arguments, or a call in
-    brackets or on a line of its own.
+    Brackets at the beginning and the name of a tool, a name with named arguments, a call in
+    brackets or on a line of its own, or nothing but names of tools.
     """
     if not tools:
         return False
@@ -576,6 +576,8 @@ def _is_like_call(text: str, tools: Collection[str]) -> bool:
     if re.search(rf"\[\s*(?:{names})\s*\([^()]*\)\s*[],]", text):
         return True
     if re.search(rf"^\s*(?:{names})\s*\([^()]*\)\s*$", text, re.MULTILINE):
+        return True
+    if re.fullmatch(rf"\s*\[?\s*(?:{names})(?:\s*,\s*(?:{names}))*\s*\]?\s*", text):
         return True
     is_opened = text.lstrip()[:1] in _OPENING
     return is_opened and bool(re.search(rf"(?<![\w.])(?:{names})\s*[-|:]?\s*[\[(<{{|]", text))
@@ -618,7 +620,8 @@ def _is_unlisted_call(text: str, tools: Collection[str], *, is_data_set: bool) -
 
 
 def _is_broken(repairs: Sequence[str]) -> bool:
-    return "malformed" in repairs
+    """Return whether a call has no single meaning: it cannot be read, or has an argument twice."""
+    return not {"malformed", "duplicate_key"}.isdisjoint(repairs)
 
 
 def _text_dialect(text: str, tools: Collection[str]) -> str | None:

@@ -20,6 +20,7 @@ from lhkit.conversation.messages import ToolCall
 from lhkit.conversation.tool_results import ToolErr, result_to_dict
 from lhkit.harness.authoring.reference import gold_model, issue_text
 from lhkit.harness.authoring.scenario_yaml import detect_locale, expected_changes, literals
+from lhkit.harness.exports.sft_formats import RECORDED as RECORDED_TAG
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.running.sessions import read_row_keys
 from lhkit.imports.chat_files import RecordedChat, read_chat_file
@@ -213,7 +214,7 @@ async def convert_chats(
 def tags_of(chat: RecordedChat) -> list[str]:
     """Return the tags of a conversation: its shape, split and metadata."""
     values = (f"{key}:{value}" for key, value in chat.metadata.items())
-    return list(dict.fromkeys(filter(None, ("recorded", chat.shape, chat.split, *values))))
+    return list(dict.fromkeys(filter(None, (RECORDED_TAG, chat.shape, chat.split, *values))))
 
 
 def _tool_remarks(registry: ToolRegistry, reads: Collection[str]) -> Iterator[Remark]:

@@ -2,7 +2,8 @@
 
 Repairs of a tool: `type_name` (a type in capitals or as Python names it), `padding` (nulls and
 empty lists, with which a table fills the fields of others), `no_type`, `json_text`, `flat` (a table
-of arguments instead of a schema, as in xLAM), `unknown_type` (left out: any value fits), `renamed`.
+of arguments instead of a schema, as in xLAM), `unknown_type` (left out: any value fits), `renamed`,
+`repeated` (listed again, with an equal description).
 """
 
 import re
@@ -83,9 +84,13 @@ def read_tools(tools: Any) -> ToolList:
         function = _read_function(entry, found)
         if function is None:
             raise UsageError(f"{label} has no function with a name: use OpenAI's format.")
-        functions.append(function)
+        if function in functions:
+            found["repeated"] = None
+        else:
+            functions.append(function)
         if found:
-            repairs[function["name"]] = tuple(found)
+            earlier = repairs.get(function["name"], ())
+            repairs[function["name"]] = tuple(dict.fromkeys((*earlier, *found)))
     renamed = _new_names([function["name"] for function in functions])
     for old, new in renamed.items():
         repairs[new] = (*repairs.pop(old, ()), "renamed")

@@ -9,7 +9,7 @@ from lhkit.base.errors import NotIsolatedError, UsageError
 from lhkit.base.json_values import JSON
 from lhkit.base.locales import available_locales
 from lhkit.chat.assistant import Assistant
-from lhkit.settings import load_settings
+from lhkit.settings import current_time
 from lhkit.tools.registry import ToolRegistry
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -138,7 +138,7 @@ def day_of(now: Any) -> date:
         UsageError: it is not an ISO 8601 time.
     """
     if now is None:
-        return load_settings().now().date()
+        return current_time().date()
     try:
         return datetime.fromisoformat(now).date()
     except (TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ from lhkit.base.errors import RunError, UsageError
 from lhkit.cli.accept import AcceptOptions, accept_sample
 from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.mutate import MutateOptions, mutate_paths
+from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper.toolset import LifeHelperToolset
@@ -119,10 +120,12 @@ async def test_accept_writes_change_and_rescored_sample_passes(
             capsys.readouterr().out
         )
         assert (text_of(file) == SCENARIO) is is_dry
-    with pytest.raises(UsageError, match="changed since the run"):
-        await accept_sample(
-            AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg="limit"), settings
-        )
+    options = AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg="limit")
+    with pytest.raises(UsageError, match="changed since the run: score the run again"):
+        await accept_sample(options, settings)
+    again = run.with_name("again")
+    await rescore_run(RescoreOptions(run=run, paths=(file,), into=again), settings)
+    assert await accept_sample(options.model_copy(update={"run": again}), settings) == 0
 
 
 async def test_accept_takes_a_sample_of_another_wording(

@@ -420,6 +420,20 @@ NO_MEANING: dict[str, tuple[Any, str]] = {
         spoken(hermes(ROWS[0], 0), "<tool_call>\n{'name': 'show_map', 'arg"),
         "cannot be read",
     ),
+    "names of tools in brackets": (spoken(TOOLACE, "[Show Map, Turn On Light]"), "cannot be read"),
+    "the name of a tool": (spoken(TOOLACE, "Turn On Light"), "cannot be read"),
+    "an argument twice": (spoken(TOOLACE, "[Show Map(query='x', query='y')]"), "cannot be read"),
+    "an argument twice, in JSON": (
+        spoken(
+            hermes(ROWS[0], 0),
+            '<tool_call>{"name": "show_map", "arguments": {"query": 1, "query": 2}}</tool_call>',
+        ),
+        "cannot be read",
+    ),
+    "an argument twice, as text": (
+        json.dumps(openai(ROWS[0], 0)).replace('Bonn\\"}', 'Bonn\\", \\"query\\": \\"Ulm\\"}'),
+        "not a JSON object",
+    ),
     "tools that are no list": ({**XLAM, "answers": "[]", "tools": "show_map"}, "tools is not a"),
     "two tools of one name": (
         {**XLAM, "answers": "[]", "tools": json.dumps([{"name": "a b"}, {"name": "a_b"}])},
@@ -682,6 +696,7 @@ TAKEN: dict[str, tuple[Any, Any]] = {
         [[("turn_on_light", {})]],
     ),
     "one call twice": (answered(tool_calls=[MAP, MAP]), [BONN * 2]),
+    "one tool twice": (answered([*PLAIN, PLAIN[0]], tool_calls=[MAP]), [BONN]),
     "fenced JSON": (answered(content=FENCED), [BONN]),
     "FunctionGemma's text": (answered(content=GEMMA), [BONN]),
     "tools in the instructions": (

@@ -668,7 +668,7 @@ LINE = json.dumps(chat(CALLS, DONE))
         ("\n".join(map(json.dumps, TRUTH)), ["c-1"]),
         (f'{{"version": 2}}\n{LINE}', ["c-2"]),
         (f'{{"type": "chat", "log": []}}\n{{"type": "chat", "log": []}}\n{LINE}', ["c-3"]),
-        (f"{LINE},\n{LINE}", ["c-2"]),
+        (f"{LINE},\n{LINE}", ["c-1", "c-2"]),
         (f"{LINE}\n{LINE[:-1]},}}", ["c-1"]),
         (f"[{LINE},]", ["c-1"]),
     ],
@@ -679,6 +679,38 @@ async def test_import_messages_reads_files_of_each_form(
 ) -> None:
     result = await import_file(content, name)
     assert [scenario.id for scenario in result.scenarios] == ids
+
+
+HALF = LINE[:-20]
+UNQUOTED = LINE.replace('"messages":', '"messages:', 1)
+UNCLOSED = LINE.replace('"}', "}", 1)
+WIDE = LINE.replace('{"', '{ "').replace('": ', '" : ')
+
+
+@pytest.mark.parametrize(
+    ("content", "count", "total"),
+    [
+        (f"[{LINE},\n{LINE},\n]", 2, 2),
+        (f"[\n{LINE},\n{LINE},\n{LINE}", 3, 3),
+        (f"[{LINE}, {LINE}, {HALF}", 2, 3),
+        (f"[{LINE}, {HALF}, {LINE}]", 2, 3),
+        (f"[{LINE}, {UNCLOSED}, {LINE}, {LINE}]", 3, 4),
+        (f"[{LINE}, {UNQUOTED}, {LINE}]", 2, 3),
+        (f"[{LINE}, {HALF}, {WIDE}]", 2, 3),
+        (f"[{HALF}, {LINE}]", 1, 2),
+        (f"[[{json.dumps(USER)}, {json.dumps(REPLY)}], [{json.dumps(USER)}, {{]]", 1, 2),
+        (f"{LINE}\n{HALF}\n{LINE}", 2, 3),
+        (f"{json.dumps(json.loads(LINE), indent=1)}\n{{ 'x': 1 }}\n", 1, 2),
+        (LINE.replace(", {", ",\n{") + "\n" + LINE.replace(", {", ",\n{"), 2, 2),
+        ("\n".join([LINE.replace(", ", ",\n ")] * 2) + f"\n{HALF}\n{LINE}", 3, 4),
+    ],
+)
+async def test_import_messages_keeps_the_rows_beside_a_broken_one(
+    import_file: Any, content: str, count: int, total: int
+) -> None:
+    result = await import_file(content, "c.json")
+    assert len(result.scenarios) == count
+    assert result.output.splitlines()[-1].startswith(f"{count} of {total} conversation")
 
 
 async def test_import_messages_names_comments_and_invalid_lines(import_file: Any) -> None:

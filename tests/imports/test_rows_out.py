@@ -9,6 +9,8 @@ import pytest
 
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.cli.imports import import_with
+from lhkit.harness.exports.sft_formats import ROW_SHAPES
+from lhkit.imports.row_shapes import FORMATS
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import prompt_completions
 from lhkit.settings import load_settings
@@ -206,9 +208,22 @@ async def test_mobile_actions_rows_come_back_equal(shape: str, tmp_path: Path) -
 
 async def test_openai_rows_come_back_equal(tmp_path: Path) -> None:
     rows = [{"messages": messages, "tools": OPENAI_TOOLS} for messages in OPENAI]
+    rows[0]["split"] = "test"
     back = await there_and_back(rows, "openai", tmp_path)
+    assert [row.get("split") for row in back] == ["test", None, None, None]
     rows[2]["messages"][3:5] = rows[2]["messages"][4:2:-1]  # results in the order of the calls
     assert comparable(back) == comparable(rows)
+
+
+async def test_rows_keep_their_split_in_another_format(tmp_path: Path) -> None:
+    """A row that measures must not come back as one that trains."""
+    rows = [
+        {"messages": messages, "tools": OPENAI_TOOLS, "split": split, "level": 3}
+        for messages, split in zip(OPENAI, ("test", "", "eval", None), strict=True)
+    ]
+    back = await there_and_back(rows, "mobile-actions", tmp_path)
+    assert [row["metadata"] for row in back] == ["test", "train", "eval", "train"]
+    assert frozenset(FORMATS) == ROW_SHAPES
 
 
 async def test_rows_train_on_the_prompts_that_are_served(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -98,7 +99,10 @@ def require_unchanged(scenario: Scenario, manifest: Manifest) -> None:
         UsageError: it changed since the run, or is not part of it.
     """
     if manifest.scenarios.get(scenario.id) != scenario_hash(scenario):
-        raise UsageError(f"{scenario.id} changed since the run: run it again first")
+        raise UsageError(
+            f"{scenario.id} changed since the run: score the run again with `lhkit rescore` and "
+            "give the run that it writes, or run it again"
+        )
 
 
 def tool_schema(
@@ -140,9 +144,9 @@ def accept_argument(
         reason = f"it has no argument {name!r}"
     if reason is not None:
         raise UsageError(f"{observed.tool} refuses {shown(value)}: {reason}")
-    call = ("turns", observed.turn, "expect", "calls", observed.expected)
-    path: Path = (origin.index, *call, "args")
-    args = _children(_node(text, path))
+    part = _Part.of(origin, text)
+    path: Path = (part.index, "turns", observed.turn, "expect", "calls", observed.expected, "args")
+    args = _children(_node(part.text, path))
     if ANY_OF in args:
         raise ScenarioError(
             f"{format_path(path[1:])}: cannot be edited: it lists several sets of arguments "
@@ -150,19 +154,65 @@ def accept_argument(
         )
     source = _json(value)
     if isinstance(value, Mapping) and any(key in MATCHER_KEYS for key in value):
-        source = f"{{equals: {source}}}"  # otherwise it would be a matcher
+        source = part.mapping(equals=source)  # otherwise it would be a matcher
     if name not in args:
-        after = _append(text, path, f"{name}: {{one_of: [{source}], optional: true}}")
-    elif "one_of" in _children(_node(text, (*path, name))):
-        after = _append(text, (*path, name, "one_of"), source)
+        alternatives = part.mapping(one_of=f"[{source}]", optional="true")
+        after = _append(part.text, path, f"{part.key(name)}: {alternatives}")
+    elif "one_of" in _children(_node(part.text, (*path, name))):
+        after = _append(part.text, (*path, name, "one_of"), source)
     else:
-        after = _add_alternative(text, (*path, name), source)
+        after = _add_alternative(part, (*path, name), source)
     node = SchemaNode.of(schema)
     place = Place(node.at(property_schema(node.branches()[0], name)))
     matcher = parse(MATCHER, _value_at(after, (*path, name)))
     if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
         raise ScenarioError(f"{format_path((*path[1:], name))}: cannot be edited: edit it by hand")
-    return Edit(file=origin.file, before=text, after=after)
+    return Edit(file=origin.file, before=text, after=part.within(after))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """The part of a file that is edited: a line of JSON Lines as a list of one, else all.
+
+    `is_json`: keys need quotes.
+    """
+
+    text: str
+    index: int
+    head: str = ""
+    tail: str = ""
+    is_json: bool = False
+    is_line: bool = False
+
+    @classmethod
+    def of(cls, origin: Origin, text: str) -> "_Part":
+        suffix = origin.file.suffix.lower()
+        if suffix != ".jsonl":
+            return cls(text=text, index=origin.index, is_json=suffix == ".json")
+        lines = text.split("\n")
+        number = [n for n, line in enumerate(lines) if line.strip()][origin.index]
+        return cls(
+            text=f"[{lines[number].strip()}]",
+            index=0,
+            head="".join(f"{line}\n" for line in lines[:number]),
+            tail="".join(f"\n{line}" for line in lines[number + 1 :]),
+            is_json=True,
+            is_line=True,
+        )
+
+    def within(self, after: str) -> str:
+        """Return the file with this part edited."""
+        return f"{self.head}{after[1:-1] if self.is_line else after}{self.tail}"
+
+    def key(self, name: str) -> str:
+        return _json(name) if self.is_json or not _PLAIN_KEY.fullmatch(name) else name
+
+    def mapping(self, **sources: str) -> str:
+        """Return the source of a mapping of sources."""
+        return f"{{{', '.join(f'{self.key(key)}: {value}' for key, value in sources.items())}}}"
+
+
+_PLAIN_KEY = re.compile(r"(?!(?:null|true|false)\Z)[^\W\d][\w-]*(?: [\w-]+)*", re.IGNORECASE)
 
 
 def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str) -> Edit:
@@ -174,15 +224,16 @@ def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str)
     """
     if not phrase.strip() or fold_text(phrase) not in fold_text(reply):
         raise UsageError(f"the reply of turn {turn} does not contain {phrase!r}: {shown(reply)}")
-    path: Path = (origin.index, "turns", turn, "reply", "contains_any")
-    if phrase in [item.value for item in _node(text, path).value]:
+    part = _Part.of(origin, text)
+    path: Path = (part.index, "turns", turn, "reply", "contains_any")
+    if phrase in [item.value for item in _node(part.text, path).value]:
         raise UsageError(
             f"{phrase!r} is accepted already: run `lhkit rescore` to update the verdicts"
         )
-    after = _append(text, path, _json(phrase))
+    after = _append(part.text, path, _json(phrase))
     if _value_at(after, path)[-1:] != [phrase]:
         raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: add the phrase by hand")
-    return Edit(file=origin.file, before=text, after=after)
+    return Edit(file=origin.file, before=text, after=part.within(after))
 
 
 def _node(text: str, path: Path) -> Node:
@@ -191,7 +242,7 @@ def _node(text: str, path: Path) -> Node:
     Raises:
         ScenarioError: it does not exist, or is shared by an anchor.
     """
-    node: Node = YAML(typ="safe", pure=True).compose(io.StringIO(text))
+    node = _compose(text)
     for depth, step in enumerate(path, 1):
         if isinstance(step, str):
             inner = _children(node).get(step)
@@ -206,6 +257,12 @@ def _node(text: str, path: Path) -> Node:
                 f"{format_path(path[:depth])}: shared by a YAML anchor: write the value out first"
             )
         node = inner
+    return node
+
+
+@lru_cache(maxsize=1)  # a file of a thousand rows takes seconds
+def _compose(text: str) -> Node:
+    node: Node = YAML(typ="safe", pure=True).compose(io.StringIO(text))
     return node
 
 
@@ -233,24 +290,32 @@ def _source(text: str, node: Node, path: Path) -> str:
         return _json(str(node.value))
     if isinstance(node, CollectionNode) and node.flow_style:
         return written
-    raise ScenarioError(f"{format_path(path)}: write it on one line first: {{…}}")
+    if "#" in text[node.start_mark.index : _end(node)]:  # a comment, perhaps
+        raise ScenarioError(f"{format_path(path)}: write it on one line first: {{…}}")
+    return _json(_value_at(text, path))
 
 
 _NEEDS_QUOTES = re.compile(r"[\[\]{},]|: |:$| #|^[-?!&*|>%@`\"']|\n")
 
 
-def _add_alternative(text: str, path: Path, alternative: str) -> str:
+def _add_alternative(part: _Part, path: Path, alternative: str) -> str:
     """Return the text with `{one_of: [old, new]}` instead of a matcher; `optional` is kept."""
+    text = part.text
     node = _node(text, path)
     parts = _children(node)
     optional = parts.pop("optional", None)
     if optional is None:
-        source = f"{{one_of: [{_source(text, node, path)}, {alternative}]}}"
+        source = part.mapping(one_of=f"[{_source(text, node, path)}, {alternative}]")
     else:
-        rest = [f"{name}: {_source(text, part, path)}" for name, part in parts.items()]
-        is_optional = _source(text, optional, path)
-        source = f"{{one_of: [{{{', '.join(rest)}}}, {alternative}], optional: {is_optional}}}"
-    return text[: node.start_mark.index] + source + text[_end(node) :]
+        rest = {name: _source(text, inner, path) for name, inner in parts.items()}
+        source = part.mapping(
+            one_of=f"[{part.mapping(**rest)}, {alternative}]",
+            optional=_source(text, optional, path),
+        )
+    before = text[: node.start_mark.index]
+    if isinstance(node, CollectionNode) and not node.flow_style:  # it begins on its own line
+        before = f"{before.rstrip()} "
+    return before + source + text[_end(node) :]
 
 
 def _append(text: str, path: Path, source: str) -> str:
@@ -260,6 +325,8 @@ def _append(text: str, path: Path, source: str) -> str:
         ScenarioError: it is empty, so its style is unknown.
     """
     node = _node(text, path)
+    if isinstance(node, MappingNode) and node.flow_style and not node.value:
+        return f"{text[: node.start_mark.index]}{{{source}}}{text[node.end_mark.index :]}"
     if not isinstance(node, CollectionNode) or not node.value:
         raise ScenarioError(f"{format_path(path)} is empty: write the first entry by hand")
     end = _end(node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1])
@@ -275,7 +342,8 @@ def _append(text: str, path: Path, source: str) -> str:
 def _value_at(text: str, path: Path) -> Any:
     document = read_yaml(text)
     if document.issues:
-        raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {document.issues[0]}")
+        reason = document.issues[0].message
+        raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {reason}")
     value = document.value
     for step in path:
         value = value[step]
@@ -284,4 +352,8 @@ def _value_at(text: str, path: Path) -> Any:
 
 def _json(value: Any) -> str:
     """Return a value as JSON, which is unambiguous in YAML, such as for "no" and dates."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

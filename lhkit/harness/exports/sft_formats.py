@@ -17,6 +17,9 @@ MOBILE_ACTIONS = "mobile-actions"
 _OPENAI = "openai"
 _PROMPTS = "prompt-completion"
 _SPLIT = "train"
+RECORDED = "recorded"
+ROW_SHAPES = frozenset({"xlam", "glaive", "toolace", "hermes", MOBILE_ACTIONS, _OPENAI})
+"""The tags of a scenario that `lhkit import calls` makes, before the split of its row."""
 _TABLES = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
 _LITERALS = frozenset({"enum", "const", "default", "examples", "required"})
 
@@ -76,8 +79,23 @@ def _openai(conversation: SftConversation, _dialect: str | None) -> Sequence[Row
             written["content"] = value if isinstance(value, str) else compact(value)
             del written["name"]
         messages.append(written)
-    tools = conversation.data.get("tools", ())
-    return [{"messages": messages, **({"tools": tools} if tools else {})}]
+    tools, split = conversation.data.get("tools", ()), _split_of(conversation)
+    return [
+        {
+            "messages": messages,
+            **({"tools": tools} if tools else {}),
+            **({"split": split} if split else {}),
+        }
+    ]
+
+
+def _split_of(conversation: SftConversation) -> str:
+    """Return the split of an imported row: the tag after `recorded` and the name of its shape."""
+    tags = conversation.tags
+    if RECORDED not in tags:
+        return ""
+    after = [tag for tag in tags[tags.index(RECORDED) + 1 :] if tag not in ROW_SHAPES]
+    return after[0] if after and ":" not in after[0] else ""
 
 
 def _as_written(conversation: SftConversation) -> Iterator[Row]:
@@ -92,9 +110,6 @@ def _as_written(conversation: SftConversation) -> Iterator[Row]:
 
 def _mobile_actions(conversation: SftConversation, _dialect: str | None) -> Sequence[Row]:
     """Return a conversation as Google writes them: role developer, arguments as objects, no ids."""
-    tags = conversation.tags
-    after = tags[tags.index(MOBILE_ACTIONS) + 1 :] if MOBILE_ACTIONS in tags else ()
-    split = next((tag for tag in after if ":" not in tag), _SPLIT)
     tools = [
         {"function": {**function, "parameters": capital_types(function.get("parameters", {}))}}
         for function in (tool["function"] for tool in conversation.data.get("tools", ()))
@@ -105,6 +120,7 @@ def _mobile_actions(conversation: SftConversation, _dialect: str | None) -> Sequ
             messages[-1]["content"] += message["content"]
         else:
             messages.append(message)
+    split = _split_of(conversation) or _SPLIT
     return [{"metadata": split, "tools": tools, "messages": messages}]
 
 

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -94,6 +94,14 @@ def read_yaml(text: str) -> Document:
 
 def read_json(text: str) -> Document:
     """Parse JSON, with the line of every value; its issues are listed, never raised."""
+    document = _read_json_value(text)
+    if document.value is None and document.issues:
+        return document
+    return replace(document, lines=_json_lines(text))
+
+
+def _read_json_value(text: str) -> Document:
+    """Parse JSON; only an issue has a line."""
     duplicates: list[str] = []
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -109,7 +117,7 @@ def read_json(text: str) -> Document:
     except (ValueError, RecursionError) as error:
         return Document(value=None, lines={}, issues=(Issue((), f"not JSON: {error}"),))
     issues = tuple(Issue((), f"duplicate key {name!r} in an object") for name in duplicates)
-    return Document(value=value, lines=_json_lines(text), issues=issues)
+    return Document(value=value, lines={}, issues=issues)
 
 
 def _json_lines(text: str) -> Mapping[Path, int]:
@@ -132,7 +140,7 @@ def read_json_lines(text: str) -> Document:
     issues: list[Issue] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            document = read_json(line)
+            document = _read_json_value(line)
             lines |= dict.fromkeys(paths_in(document.value, (len(values),)), number)
             issues += [Issue((len(values),), issue.message) for issue in document.issues]
             values.append(document.value)

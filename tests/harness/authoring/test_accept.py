@@ -1,5 +1,6 @@
 """`accept` changes only the chosen value in the YAML, and only if that is allowed."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ SCHEMA = {
         "category": {"enum": ["stress", "sleep"]},
         "limit": {"type": "integer", "maximum": 10},
         "extra": {},
+        "days": {"type": "array", "items": {"type": "string"}},
     },
 }
 
@@ -147,6 +149,96 @@ def test_accept_argument_wraps_ambiguous_value_in_equals(tmp_path: Path) -> None
     assert args["extra"]["one_of"] == [{"equals": {"any": True}}]
 
 
+@pytest.mark.parametrize(
+    ("name", "recorded", "value", "before"),
+    [
+        ("days", "\n                - mo\n                - di", ["mo"], '["mo", "di"]'),
+        ("days", "\n              - mo", [], '["mo"]'),
+        ("extra", "\n                a: 1\n                b:\n                  - x", 3, None),
+        ("extra", "\n                equals: {a: 1}", {"a": 2}, '{"equals": {"a": 1}}'),
+        ("query", "\n                matches: ^호", "숨", '{"matches": "^호"}'),
+        ("query", "호흡", "a\x7fb\x85c\u2028d\ufeff", "호흡"),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_accept_argument_takes_values_over_several_lines(
+    tmp_path: Path, name: str, recorded: str, value: Any, before: str | None, newline: str
+) -> None:
+    text = FILE.replace(ARGS, f"{name}: {recorded}".replace(": \n", ":\n"))
+    edit = accepted(tmp_path, value, name, text=text, newline=newline)
+    first = before or '{"a": 1, "b": ["x"]}'
+    assert f"              {name}: {{one_of: [{first}, " in edit.after
+    args = reread(edit)[0].turns[0].expect.calls[0].args
+    assert args[name]["one_of"][1] == value
+
+
+def test_accept_argument_fills_empty_arguments(tmp_path: Path) -> None:
+    edit = accepted(
+        tmp_path, 3, "limit", text=FILE.replace(f"\n              {ARGS}", " {} # none")
+    )
+    assert changed(edit) == [
+        "-            args: {} # none",
+        "+            args: {limit: {one_of: [3], optional: true}} # none",
+    ]
+
+
+SCENARIOS = [
+    {
+        "id": name,
+        "locale": "en",
+        "turns": [
+            {
+                "user": "Hi",
+                "expect": {"calls": [{"tool": "search_catalog", "args": args}]},
+                "reply": {"contains_any": ["yes"]},
+            }
+        ],
+    }
+    for name, args in {"other": {}, "a-ko-01": {"query": "호흡", "days": ["mo"]}}.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("some.json", json.dumps(SCENARIOS, indent=1)),
+        ("some.jsonl", "\n\n".join(map(json.dumps, SCENARIOS)) + "\n"),
+        ("some.jsonl", json.dumps(SCENARIOS[1], ensure_ascii=False)),
+        ("some.jsonl", "\r\n".join(map(json.dumps, [*SCENARIOS, SCENARIOS[0] | {"id": "c"}]))),
+    ],
+)
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("query", "숨 \u2028"), ("days", ["di"]), ("limit", 3), ("extra", {"equals": 1})],
+)
+def test_accept_edits_json(tmp_path: Path, name: str, text: str, argument: str, value: Any) -> None:
+    file = tmp_path / name
+    file.write_bytes(text.encode())
+    origin = read_sources([file]).origins["a-ko-01"]
+    observed = ObservedArgument(
+        turn=0, call=0, expected=0, tool="search_catalog", name=argument, value=value
+    )
+    edit = accept_argument(observed, origin, SCHEMA, text)
+    assert edit.after.count("\n") == text.count("\n")
+    (scenario,) = [s for s in reread(edit) if s.id == "a-ko-01"]
+    options = scenario.turns[0].expect.calls[0].args[argument]["one_of"]
+    assert options[-1] == ({"equals": value} if isinstance(value, dict) else value)
+    edit = accept_phrase("sure", 0, "Sure.", origin, text)
+    (scenario,) = [s for s in reread(edit) if s.id == "a-ko-01"]
+    assert [*scenario.turns[0].reply.contains_any] == ["yes", "sure"]
+
+
+@pytest.mark.parametrize("name", ["a: b", "null", "1", "- x", "#", 'a"b', "[x]", "키", "a b"])
+def test_accept_argument_quotes_names(tmp_path: Path, name: str) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "integer"}}}
+    origin, text = written(tmp_path)
+    observed = ObservedArgument(
+        turn=0, call=0, expected=0, tool="search_catalog", name=name, value=3
+    )
+    edit = accept_argument(observed, origin, schema, text)
+    assert reread(edit)[0].turns[0].expect.calls[0].args[name]["one_of"] == [3]
+
+
 def test_accept_argument_keeps_windows_line_endings(tmp_path: Path) -> None:
     edit = accepted(tmp_path, 3, "limit", newline="\r\n")
     assert "\r\n              limit: {one_of: [3], optional: true}\r\n" in edit.after
@@ -181,7 +273,8 @@ ARGS = "query: QUERY # 왜 이런지\n              category:   stress    # 분�
             "category",
             r"args\.category: shared by a YAML anchor",
         ),
-        ("query:\n                matches: 호흡", "query", r"write it on one line first"),
+        ("extra:\n                a: 1 # 왜\n                b: 2", "extra", r"on one line first"),
+        ("extra: # 왜\n                a: 1", "extra", r"edit it by hand|cannot be edited"),
         (
             "any_of: [{query: 호흡}, {category: stress}]",
             "query",

@@ -94,6 +94,23 @@ def test_record_with_lone_surrogate_is_utf_8() -> None:
     assert decode_record(json.loads(line.encode("utf-8"))) == record(text="\ud800")
 
 
+@pytest.mark.parametrize("number", [-3, 10**12, 1e300, -1e300, 821012345678])
+def test_record_takes_any_number_of_a_model(number: float) -> None:
+    """Arguments and results are data: only lhkit's own counts and durations have a range."""
+    made = record()
+    call = replace(made.trajectory.turns[0].calls[0], raw_args=number, result={"data": number})
+    row = made.score.turn_scores[0].calls[0]
+    argument = replace(row.arguments[0], expected=number, actual=number)
+    turn = replace(made.trajectory.turns[0], calls=(call,))
+    score = replace(made.score.turn_scores[0], calls=(replace(row, arguments=(argument,)),))
+    made = replace(
+        made,
+        trajectory=replace(made.trajectory, turns=(turn,)),
+        score=replace(made.score, turn_scores=(score,)),
+    )
+    assert decode_record(json.loads(encode_record(made))) == made
+
+
 def test_record_json_has_stable_keys() -> None:
     data = json.loads(encode_record(record()))
     assert data["schema"] == 3

@@ -15,7 +15,7 @@ import lhkit.harness
 from lhkit import Scenario
 from lhkit.base.errors import ScenarioError
 from lhkit.harness.running.fingerprint import scenario_hash
-from lhkit.harness.scenarios.documents import read_yaml
+from lhkit.harness.scenarios.documents import read_json_lines, read_yaml
 from lhkit.harness.scenarios.loader import load_scenarios, read_sources
 from lhkit.harness.scenarios.scenario import Before, ExpectedReply
 from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
@@ -330,6 +330,19 @@ def test_from_data_equals_the_scenario_of_a_file(tmp_path: Path) -> None:
         file = tmp_path / name
         file.write_text(text, encoding="utf-8")
         assert load_scenarios([file]) == (scenario,), name
+
+
+def test_read_json_lines_parses_a_line_once() -> None:
+    """Every value of a line has its line, so that none is parsed again for its place."""
+    modules: set[str] = set()
+    sys.setprofile(lambda frame, *_: modules.add(str(frame.f_globals.get("__name__"))))
+    try:
+        document = read_json_lines('{"a": [1]}\n\n{"b": {"c": "x"}}\n')
+    finally:
+        sys.setprofile(None)
+    assert [document.line((0, "a", 0)), document.line((1, "b", "c"))] == [1, 3]
+    assert "json.decoder" in modules
+    assert not [name for name in modules if name.startswith("yaml")]
 
 
 def test_from_data_copies_its_data() -> None:
