@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _TEXT, _COUNT, _BOOL, _SECONDS = "str", "int64", "bool", "float64"
+_NUMBER = "float64"
 _MAYBE_COUNT, _MAYBE_BOOL = "Int64", "boolean"
 
 Getter: TypeAlias = Callable[[Any], Any]
@@ -355,6 +356,15 @@ CALLS: Columns = (
     Column("validation_s", _SECONDS, "call.validation_s", "seconds of validation"),
     Column("waiting_s", _SECONDS, "call.waiting_s", "seconds waiting for the user"),
     Column("handler_s", _SECONDS, "call.handler_s", "seconds of the handler"),
+    Column(
+        "min_logprob",
+        _NUMBER,
+        "call.min_logprob",
+        "natural log-probability of its least likely token; missing if unknown",
+    ),
+    Column(
+        "mean_logprob", _NUMBER, "call.mean_logprob", "mean over its tokens; missing if unknown"
+    ),
 )
 
 VIOLATIONS: Columns = (
