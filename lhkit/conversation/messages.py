@@ -40,8 +40,8 @@ class ToolCall:
     repairs: tuple[str, ...] = ()
     id: str = ""
     echo: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
-    min_logprob: float | None = field(default=None, repr=False)
-    mean_logprob: float | None = field(default=None, repr=False)
+    min_logprob: float | None = field(default=None, repr=False, compare=False)
+    mean_logprob: float | None = field(default=None, repr=False, compare=False)
 
 
 class GateOutcome(StrEnum):
