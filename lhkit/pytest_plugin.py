@@ -87,6 +87,7 @@ OPTIONS = (
     _Option("limit", int, "The first scenarios, at most so many."),
     _Option("keep_prompts", bool, "Keep prompt texts in the records."),
     _Option("keep_states", bool, "Keep whole states in the records."),
+    _Option("logprobs", bool, "Keep the weakest and the mean log-probability of each call."),
     _Option("scores", tuple, "Your own scores: FILE.py:NAME; repeatable.", "score"),
 )
 _RUN = _Option("", str, "Write the records to runs/NAME, and run only what is missing.", "run")

@@ -277,6 +277,7 @@ class ChatController:
                 deps=self._assistant.deps,
                 observe=outcomes.append,
                 watch=self._watch,
+                logprob=pending.min_logprob,
             )
         finally:  # also when stopped, so that a finished write is reported
             for outcome in outcomes:

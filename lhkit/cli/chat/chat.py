@@ -24,6 +24,7 @@ from lhkit.cli.frame.options import (
     Dialect,
     DtypeOption,
     Locale,
+    LogprobsOption,
     Model,
     RuntimeOption,
     Toolset,
@@ -66,6 +67,7 @@ class ChatOptions(Options):
             help="Record the conversation in this folder, such as runs/chats.",
         ),
     ] = None
+    logprobs: LogprobsOption = False
 
 
 @command(
@@ -102,7 +104,9 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         lines = input_lines()
         gate = GuardedGate(terminal_gate(lines, console, catalog))
         async with open_model(choice, settings) as model:
-            controller = app.open_chat(model, session, gate, settings.locale, live.watch())
+            controller = app.open_chat(
+                model, session, gate, settings.locale, live.watch(), logprobs=options.logprobs
+            )
             chat = TerminalChat(
                 controller,
                 live,

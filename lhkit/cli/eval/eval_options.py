@@ -13,6 +13,7 @@ from lhkit.cli.frame.options import (
     CONSTRAINT,
     DIALECT,
     DTYPE,
+    LOGPROBS,
     RUNTIME,
     SCORE,
     Details,
@@ -65,6 +66,7 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         ),
         "keep_prompts": typer.Option(help="Keep prompt texts in the records."),
         "keep_states": typer.Option(help="Keep whole states in the records, not only changes."),
+        "logprobs": LOGPROBS,
         "scores": SCORE,
     }
 

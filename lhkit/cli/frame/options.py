@@ -47,6 +47,12 @@ CONSTRAINT = typer.Option(
     help="Constrained decoding: off, auto (text or a valid call), required (a valid call).",
 )
 ConstraintOption = Annotated[Constraint, CONSTRAINT]
+LOGPROBS = typer.Option(
+    "--logprobs",
+    help="Keep the weakest and the mean log-probability of each call, where the server reports "
+    "them. Answers take longer.",
+)
+LogprobsOption = Annotated[bool, LOGPROBS]
 DTYPE = typer.Option(
     metavar="TYPE",
     help="bfloat16 or float32. Default: LHKIT_DTYPE, else what is fast on this processor.",

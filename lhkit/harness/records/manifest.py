@@ -120,6 +120,7 @@ class Manifest(_Part):
         contexts: the hash of the context lines of each scenario that has any.
         code_sha256: the hash of the tools' source; empty if it is unknown.
         criteria: the toolset's texts of the scenarios' criteria, by criterion and language.
+        logprobs: log-probabilities were requested.
         content_hashes: content hashes by scenario, one for each repeat, or one for all repeats.
         selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
@@ -143,6 +144,7 @@ class Manifest(_Part):
     contexts: dict[str, str] | None = None
     code_sha256: str = ""
     criteria: dict[str, dict[str, str]] = Field(default_factory=dict)
+    logprobs: bool = False
     selection: ScenarioSelection | None = None
     content_hashes: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
         default_factory=dict
@@ -240,10 +242,9 @@ class Change:
 
     Attributes:
         what: model, weights, server, dtype, dialect, template_sha256 (of the chat template),
-            constraint, stress, sampling, prompt, tools,
-            tools_order, rendering (the request format of a dialect), texts (the dispatcher's error
-            messages), assistant (its limits), context, user, code (of the tools), lhkit or
-            scenario.
+            constraint, stress, sampling, logprobs, prompt, tools, tools_order, rendering (the
+            request format of a dialect), texts (the dispatcher's error messages), assistant (its
+            limits), context, user, code (of the tools), lhkit or scenario.
         where: the locale, the scenario or the field.
         before: a name, a number or the start of a hash.
         after: as `before`.
@@ -274,6 +275,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
     for name in _SAMPLING:
         old, new = _values(before.sampling, name), _values(after.sampling, name)
         requested += _change("sampling", old, new, name)
+    requested += _change("logprobs", *("on" if m.logprobs else "off" for m in (before, after)))
     for locale, old_prompt, new_prompt in prompts:
         hashes = old_prompt.instructions_sha256, new_prompt.instructions_sha256
         requested += _change("prompt", *hashes, locale)

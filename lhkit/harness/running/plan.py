@@ -100,6 +100,7 @@ class Plan:
         toolset: the name of the toolset.
         code_sha256: of its code; empty if it is unknown, or if it was for the records to resume.
         criteria: its texts of the scenarios' criteria, by criterion and language.
+        logprobs: log-probabilities are requested.
     """
 
     scenarios: tuple[PlannedScenario, ...]
@@ -108,6 +109,7 @@ class Plan:
     user: User = "script"
     code_sha256: str = ""
     criteria: Mapping[str, dict[str, str]] = field(default_factory=dict)
+    logprobs: bool = False
 
     def resuming(self, before: Manifest) -> "Plan":
         """Return the plan for a folder: without the tools' code, if its records are without it.
@@ -187,6 +189,8 @@ class Plan:
             more["several_prompts"] = True
         if self.criteria:
             more["criteria"] = dict(self.criteria)
+        if self.logprobs:
+            more["logprobs"] = True
         identities = dict.fromkeys(planned.identity for planned in self.scenarios)
         samplings = dict.fromkeys(planned.sampling for planned in self.scenarios)
         return Manifest.model_construct(
@@ -231,8 +235,11 @@ def plan_run(
     *,
     repeats: int,
     user: User = "script",
+    logprobs: bool = False,
 ) -> Plan:
     """Open each scenario's initial state once and return the plan for a simulated user.
+
+    The hashes of a run with `logprobs` differ, so that it reuses no record without them.
 
     Raises:
         ScenarioError: an initial state is invalid, or the model's factory refuses a scenario; one
@@ -262,6 +269,7 @@ def plan_run(
                     repeats,
                     code_sha256=code_sha256,
                     checks_state=is_first,
+                    logprobs=logprobs,
                 )
             )
         except NotIsolatedError:  # the same for every scenario
@@ -285,6 +293,7 @@ def plan_run(
         user=user,
         code_sha256=code_sha256,
         criteria=used_criteria(toolset, scenarios),
+        logprobs=logprobs,
     )
 
 
@@ -297,6 +306,7 @@ def _plan_scenario(
     *,
     code_sha256: str,
     checks_state: bool,
+    logprobs: bool,
 ) -> PlannedScenario:
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, assistant = session.registry, session.assistant
@@ -315,6 +325,7 @@ def _plan_scenario(
         for repeat in range(1 if sampling.seed is None else repeats):
             model_hash = model_sha256(identity, seed_sampling(sampling, repeat))
             content = f"{scenario_sha256} {contexts} {prompt_sha256} {model_hash}"
+            content += " logprobs" if logprobs else ""
             hashes.append(text_sha256(content))
         return PlannedScenario(
             scenario=scenario,

@@ -97,6 +97,7 @@ class PreparedRun:
             self.toolset,
             repeats=self.options.repeats,
             user=self.options.user,
+            logprobs=self.options.logprobs,
         )
 
 

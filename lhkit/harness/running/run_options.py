@@ -68,6 +68,9 @@ class RunOptions(ScenarioFilter):
     """Whether to store the text of prompts, not only their hash."""
     keep_states: bool = False
     """Whether to store the initial and final states, not only the changes."""
+    logprobs: bool = False
+    """Whether to request the log-probabilities of the model's tokens, for `min_logprob` and
+    `mean_logprob` of calls. Answers take longer."""
     scores: tuple[Any, ...] = ()
     """Scores of the user, or their references, besides those of the toolset (see `scores`)."""
 
@@ -94,4 +97,5 @@ class RunOverrides(FilterOverrides, total=False):
     max_tokens: int | None
     keep_prompts: bool
     keep_states: bool
+    logprobs: bool
     scores: Sequence[Any]

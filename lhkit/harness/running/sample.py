@@ -269,6 +269,7 @@ async def _converse(
         catalog=catalog,
         # without a time limit: a busy machine must not change a record
         watch=watch_state(session, waits=is_blocking(context.toolset), max_read_s=None),
+        logprobs=context.options.logprobs,
     )
     log = TimedEvents(context.clock)
     controller.subscribe(log)

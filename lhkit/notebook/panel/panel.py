@@ -59,6 +59,8 @@ class ChatPanel:
             the panel shows it. None records nothing.
         examples: messages that fill the input at a click, by locale.
         settings: folders and clock; by default from the environment.
+        logprobs: request the log-probabilities of calls, where the server reports them; answers
+            take longer.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class ChatPanel:
         record: Path | str | None = None,
         examples: Mapping[str, Sequence[str]] | None = None,
         settings: Settings | None = None,
+        logprobs: bool = False,
     ) -> None:
         self._settings = settings or load_settings()
         locale = locale or self._settings.locale
@@ -107,6 +110,7 @@ class ChatPanel:
             confirm=self._gate,
             catalog=self._screen.catalog,
             on_event=self._on_event,
+            logprobs=logprobs,
         )
         self._recorder = (
             ChatRecorder(Path(record), live_session, now=self._settings.now) if record else None
