@@ -264,11 +264,10 @@ async def test_serving_runs_unasked_only_if_the_user_says_that_the_client_is_the
             await served.call_tool("write", {"text": "rent"})
         assert (len(no.questions), written(file)) == (questions, text)
         no.questions.clear()
-    file.unlink()
     other = [*approvals(words, tmp_path, description="Write it."), "--measured-client"]
     async with client(words, *other, mode=mode, elicitation_callback=no) as served:
-        await served.call_tool("write", {"text": "rent"})
-    assert (len(no.questions), written(file)) == (1, "")
+        await served.call_tool("write", {"text": "other"})
+    assert (len(no.questions), written(file)) == (1, "rent")
 
 
 def test_serving_says_at_the_start_why_a_policy_does_not_apply(
