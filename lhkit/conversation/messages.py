@@ -48,6 +48,7 @@ class GateOutcome(StrEnum):
     REJECTED = "rejected"
     FAILED = "failed"  # the gate raised or timed out: a no
     NOT_ASKED = "not_asked"  # another destructive call of the same message came first
+    POLICY = "policy"  # a policy of approvals let it run without a question
 
     @property
     def is_answer(self) -> bool:

@@ -331,7 +331,8 @@ class _Dispatch:
         """Return the arguments that the user approved as they are; None for a no."""
         self.draft.answer = decision.how or ""
         if isinstance(decision, Approve):
-            self.draft.gate = GateOutcome.ACCEPTED
+            is_unasked = decision.how is QuestionOutcome.POLICY
+            self.draft.gate = GateOutcome.POLICY if is_unasked else GateOutcome.ACCEPTED
             return proposed
         is_failure = decision.how is not None and decision.how.is_failure
         self.draft.gate = GateOutcome.FAILED if is_failure else GateOutcome.REJECTED
@@ -348,6 +349,7 @@ class _Dispatch:
             tool=tool.name,
             description=tool.description,
             title=tool.title_in(self.catalog.locale),
+            always_ask=tool.always_ask,
             **self._shown(tool, proposed),
             id=secrets.token_hex(8),
             parameters=tool.parameters,
@@ -417,6 +419,9 @@ class _Dispatch:
         if decision.binding and decision.binding != binding:
             _log.warning("a decision on another request than %s: denied", request.tool)
             return Reject(how=QuestionOutcome.OTHER_REQUEST)
+        if decision.how is QuestionOutcome.POLICY and request.always_ask:
+            _log.warning("%s is always asked: the yes of a policy is denied", request.tool)
+            return Reject(how=QuestionOutcome.FAILED)
         return decision
 
     async def _run_handler(self, tool: ToolDefinition, accepted: Accepted) -> None:

@@ -116,6 +116,7 @@ class Manifest(_Part):
         tools: the tools of scenarios that do not have all of their language, in order: a name, or
             the tool in full where another scenario describes it otherwise.
         scenarios: the hash of each scenario.
+        several_prompts: scenarios of one language differ in more of their prompt than the tools.
         contexts: the hash of the context lines of each scenario that has any.
         code_sha256: the hash of the tools' source; empty if it is unknown.
         criteria: the toolset's texts of the scenarios' criteria, by criterion and language.
@@ -137,6 +138,7 @@ class Manifest(_Part):
     user: str = ""
     locales: dict[str, Prompt] = Field(default_factory=dict)
     tools: dict[str, Sequence[str | ToolSpec]] = Field(default_factory=dict)
+    several_prompts: bool = False
     scenarios: dict[str, str] = Field(default_factory=dict)
     contexts: dict[str, str] | None = None
     code_sha256: str = ""

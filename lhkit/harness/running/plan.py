@@ -163,8 +163,10 @@ class Plan:
         prompts: dict[str, Prompt] = {}
         tools: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
         scenarios, contexts, hashes = {}, {}, {}
+        several_prompts = False
         for planned in self.scenarios:
             name, locale = planned.scenario.name, planned.scenario.locale
+            several_prompts |= not _is_same_prompt(prompts.get(locale), planned.prompt)
             prompts[locale] = planned.prompt
             for tool in planned.prompt.tools:
                 tools[locale].setdefault(tool["name"], tool)
@@ -181,6 +183,8 @@ class Plan:
         more: dict[str, Any] = {"tools": scenario_tools} if scenario_tools else {}
         if self.code_sha256:
             more["code_sha256"] = self.code_sha256
+        if several_prompts:
+            more["several_prompts"] = True
         if self.criteria:
             more["criteria"] = dict(self.criteria)
         identities = dict.fromkeys(planned.identity for planned in self.scenarios)
@@ -202,6 +206,12 @@ class Plan:
             content_hashes=hashes,
             **more,
         )
+
+
+def _is_same_prompt(first: Prompt | None, second: Prompt) -> bool:
+    """Return whether two prompts differ at most in their tools and how these are rendered."""
+    names = ("instructions_sha256", "texts_sha256", "assistant")
+    return first is None or all(getattr(first, n) == getattr(second, n) for n in names)
 
 
 def run_clock(source: ModelSource, *, concurrency: int) -> Callable[[], float]:
