@@ -12,9 +12,10 @@ wordings, repeats and several runs of a scenario are one cluster. A chat is a cl
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median_low
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from lhkit.base.errors import UsageError
@@ -31,7 +32,6 @@ DEFAULT_CONFIDENCE = 0.95
 CallKey: TypeAlias = tuple[str, int, int]
 """A call: the name of its sample, its turn and its index in the turn, from 0."""
 
-_POLICY = "policy"
 _NOT_A_REJECTION = frozenset(
     {
         *(QuestionOutcome.CODE_NO, QuestionOutcome.STOPPED, QuestionOutcome.INTERRUPTED),
@@ -114,26 +114,60 @@ class CardCost:
         return self.cards / self.turns if self.turns else None
 
 
-class Evidence(NamedTuple):
-    """Proposed writes, and the records that they are from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Proposed writes, and the time that people took for their cards.
+
+    Attributes:
+        proposals: the proposed writes.
+        turns: the turns of all samples and chats.
+        approvals_s: the seconds that people took for each approval.
+        refusals_s: likewise for each rejection.
+    """
 
     proposals: tuple[Proposal, ...] = ()
-    cost: CardCost = CardCost()
+    turns: int = 0
+    approvals_s: tuple[float, ...] = ()
+    refusals_s: tuple[float, ...] = ()
+
+    def __add__(self, other: "Evidence") -> "Evidence":
+        return Evidence(
+            proposals=self.proposals + other.proposals,
+            turns=self.turns + other.turns,
+            approvals_s=self.approvals_s + other.approvals_s,
+            refusals_s=self.refusals_s + other.refusals_s,
+        )
+
+    @property
+    def cost(self) -> CardCost:
+        """What the cards cost."""
+        cards = [each for each in self.proposals if not each.is_policy]
+        known = [each.is_wrong for each in cards if each.is_wrong is not None]
+        times = [*self.approvals_s, *self.refusals_s]
+        fast = sum(seconds < _FAST_S for seconds in self.approvals_s)
+        return CardCost(
+            cards=len(cards),
+            turns=self.turns,
+            needless=Share(part=known.count(False), whole=len(known)),
+            decisions=len(times),
+            median_s=median_low(times) if times else None,
+            fast=Share(part=fast, whole=len(self.approvals_s)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """A log-probability from which on a tool may run unasked, and how it was tested.
+    """A log-probability above which a tool may run unasked, and how it was tested.
 
     It was chosen on one half of the scenarios; the figures are those of the other half.
 
     Attributes:
-        above: the least log-probability of the least certain token of a call.
-        proposed: the proposed writes at or above it.
+        above: the log-probability of the least certain token of a call.
+        proposed: the proposed writes above it.
         wrong: those of them that were wrong.
         scenarios: the scenarios with such a write.
         upper: the upper limit of the risk of such writes.
-        saved: the share of all proposed writes of the tool that are at or above it.
+        saved: the share of all proposed writes of the tool that are above it.
         p_value: of "their risk is at least the budget", corrected for the number of tests.
         is_safe: whether such writes may run unasked.
     """
@@ -201,18 +235,25 @@ class Approvals:
         risk: the budget: the highest risk at which a tool may run unasked, above 0 and below 1.
         confidence: the confidence level of the limits, and of all decisions together.
         tools: a row for each tool, those with the most proposed writes first.
+        clusters: the scenarios and chats with a proposed write whose result is known.
         cost: what the cards cost.
     """
 
     risk: float
     confidence: float
     tools: tuple[ToolRisk, ...]
+    clusters: int = 0
     cost: CardCost = field(default_factory=CardCost)
 
     @property
     def has_thresholds(self) -> bool:
         """Whether any tool has log-probabilities."""
         return any(row.threshold is not None for row in self.tools)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether a scenario has several proposed writes of one tool."""
+        return any(row.scenarios < row.proposed for row in self.tools)
 
 
 class WriteTools(NamedTuple):
@@ -252,12 +293,12 @@ def run_evidence(records: Iterable[SampleRecord]) -> Evidence:
             _proposal(call, record.sample_id.scenario, verdicts[place])
             for place, call in _proposed(record)
         ]
-    return Evidence(tuple(proposals), _cost(proposals, turns))
+    return Evidence(proposals=tuple(proposals), turns=turns)
 
 
 def chat_evidence(
     records: Iterable[SampleRecord],
-    labels: Mapping[CallKey, bool],
+    labels: Mapping[CallKey, bool] = MappingProxyType({}),
     *,
     trust_approvals: bool = False,
 ) -> Evidence:
@@ -270,35 +311,26 @@ def chat_evidence(
             reading, so by default its result is unknown.
     """
     proposals: list[Proposal] = []
-    waits: list[float] = []
-    approval_waits: list[float] = []
+    calls: list[CallRecord] = []
     turns = 0
     for record in records:
         turns += len(record.trajectory.turns)
         name = str(record.sample_id)
-        for (turn, number), call in _proposed(record):
-            label = labels.get((name, turn, number))
+        for (t, c), call in _proposed(record):
+            label = labels.get((name, t, c))
             is_wrong, source = _chat_verdict(call, label, trust_approvals=trust_approvals)
             proposals.append(_proposal(call, f"chat {name}", is_wrong, source))
-            if call.gate.is_answer and call.answer != QuestionOutcome.CODE_YES:
-                if call.gate is GateOutcome.ACCEPTED:
-                    approval_waits.append(call.waiting_s)
-                elif call.answer in _NOT_A_REJECTION:
-                    continue
-                waits.append(call.waiting_s)
-    fast = sum(seconds < _FAST_S for seconds in approval_waits)
-    times = replace(
-        _cost(proposals, turns),
-        decisions=len(waits),
-        median_s=median_low(waits) if waits else None,
-        fast=Share(part=fast, whole=len(approval_waits)),
+            calls.append(call)
+    return Evidence(
+        proposals=tuple(proposals),
+        turns=turns,
+        approvals_s=tuple(call.waiting_s for call in calls if _is_approved(call)),
+        refusals_s=tuple(call.waiting_s for call in calls if _is_rejected(call)),
     )
-    return Evidence(tuple(proposals), times)
 
 
 def approvals_of(
-    runs: Evidence,
-    chats: Evidence = Evidence(),  # noqa: B008 - immutable
+    evidence: Evidence,
     *,
     tools: WriteTools = WriteTools(),  # noqa: B008 - immutable
     only: Sequence[str] = (),
@@ -313,8 +345,7 @@ def approvals_of(
     data): that depends on their number alone, not on what was wrong in them.
 
     Args:
-        runs: the proposed writes of evaluations.
-        chats: those of recorded chats.
+        evidence: the proposed writes.
         tools: the tools that write, also those that were never proposed.
         only: the tools to decide; by default all.
         risk: the highest risk at which a tool may run unasked, above 0 and below 1.
@@ -325,7 +356,7 @@ def approvals_of(
     """
     _require_levels(risk, confidence)
     by_tool: dict[str, list[Proposal]] = {tool: [] for tool in sorted(tools.names)}
-    for proposal in (*runs.proposals, *chats.proposals):
+    for proposal in evidence.proposals:
         by_tool.setdefault(proposal.tool, []).append(proposal)
     for name in only:
         if name not in by_tool:
@@ -337,7 +368,8 @@ def approvals_of(
         risk=risk,
         confidence=confidence,
         tools=tuple(sorted(rows, key=lambda row: -row.proposed)),
-        cost=_joined_cost(runs.cost, chats.cost),
+        clusters=len({p.cluster for p in evidence.proposals if p.is_wrong is not None}),
+        cost=evidence.cost,
     )
 
 
@@ -460,15 +492,15 @@ def _threshold(
     if draft.calibrated is None or not draft.is_tested:
         return None
     above, tested, shares = draft.calibrated
-    at_least = [each for each in tested if _is_certain(each, above)]
+    above_it = [each for each in tested if _is_certain(each, above)]
     p_value = p_values.get((draft.tool, True), 1.0)
     return Threshold(
         above=above,
-        proposed=len(at_least),
-        wrong=sum(each.is_wrong is True for each in at_least),
+        proposed=len(above_it),
+        wrong=sum(each.is_wrong is True for each in above_it),
         scenarios=len(shares),
         upper=upper_limit(shares, confidence),
-        saved=Share(part=len(at_least), whole=len(tested)),
+        saved=Share(part=len(above_it), whole=len(tested)),
         p_value=p_value,
         is_safe=p_value <= 1 - confidence,
     )
@@ -484,7 +516,7 @@ def _shares(proposals: Iterable[Proposal], *, is_unknown_right: bool = False) ->
 
 
 def _is_certain(proposal: Proposal, above: float) -> bool:
-    return proposal.min_logprob is not None and proposal.min_logprob >= above
+    return proposal.min_logprob is not None and proposal.min_logprob > above
 
 
 def is_calibration_half(cluster: str) -> bool:
@@ -515,7 +547,7 @@ def _proposed(record: SampleRecord) -> Iterator[tuple[tuple[int, int], CallRecor
     """Yield the proposed writes with their turn and their index in it."""
     for t, turn in enumerate(record.trajectory.turns):
         for c, call in enumerate(turn.calls):
-            if call.gate.was_asked or call.gate == _POLICY:
+            if call.gate.was_asked or call.gate is GateOutcome.POLICY:
                 yield (t, c), call
 
 
@@ -570,17 +602,23 @@ def _touches(call: CallRecord, table: str | None) -> bool:
 def _chat_verdict(
     call: CallRecord, is_right: bool | None, *, trust_approvals: bool
 ) -> tuple[bool | None, Source]:
-    is_person = call.answer not in _NOT_A_REJECTION
-    if call.is_edited or call.shown_args is not None:
-        return True, Source.CHATS
-    if call.gate is GateOutcome.REJECTED and is_person:
+    if _is_rejected(call) or call.is_edited or call.shown_args is not None:
         return True, Source.CHATS
     if is_right is not None:
         return not is_right, Source.REVIEWS
-    is_approved = call.gate is GateOutcome.ACCEPTED and call.answer != QuestionOutcome.CODE_YES
-    if trust_approvals and is_approved:
+    if trust_approvals and _is_approved(call):
         return False, Source.APPROVALS
     return None, Source.CHATS
+
+
+def _is_approved(call: CallRecord) -> bool:
+    """Return whether a person approved a call, edited or not."""
+    return call.gate is GateOutcome.ACCEPTED and call.answer != QuestionOutcome.CODE_YES
+
+
+def _is_rejected(call: CallRecord) -> bool:
+    """Return whether a person rejected a call."""
+    return call.gate is GateOutcome.REJECTED and call.answer not in _NOT_A_REJECTION
 
 
 def _proposal(
@@ -591,24 +629,6 @@ def _proposal(
         cluster=cluster,
         is_wrong=is_wrong,
         source=source,
-        is_policy=call.gate == _POLICY,
+        is_policy=call.gate is GateOutcome.POLICY,
         min_logprob=getattr(call, "min_logprob", None),
-    )
-
-
-def _cost(proposals: Iterable[Proposal], turns: int) -> CardCost:
-    cards = [each for each in proposals if not each.is_policy]
-    known = [each.is_wrong for each in cards if each.is_wrong is not None]
-    needless = Share(part=known.count(False), whole=len(known))
-    return CardCost(cards=len(cards), turns=turns, needless=needless)
-
-
-def _joined_cost(runs: CardCost, chats: CardCost) -> CardCost:
-    """Return the cost of both; only people take time to decide."""
-    part, whole = runs.needless.part, runs.needless.whole
-    return replace(
-        chats,
-        cards=runs.cards + chats.cards,
-        turns=runs.turns + chats.turns,
-        needless=Share(part=part + chats.needless.part, whole=whole + chats.needless.whole),
     )
