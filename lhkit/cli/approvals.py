@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,10 +95,9 @@ async def show_approvals(options: ApprovalsOptions, settings: Settings) -> int:
     else:
         view = approvals_table(table, catalog)
         if table.tools:
-            console.print(table_view(view))
-        else:
-            print_lines(view.notes, console)
-        print_lines((catalog.translate(remark) for remark in remarks_on(runs)), console)
+            console.print(table_view(replace(view, notes=())))
+        remarks = (catalog.translate(remark) for remark in remarks_on(runs))
+        print_lines((*view.notes, *remarks), console)
     if options.write is not None:
         policy = policy_of(table, runs, has_chats=options.chats is not None)
         _write(policy, options.write)
