@@ -278,6 +278,8 @@ class _Trace:
             "lhkit.ran": call.ran,
             "lhkit.destructive": call.destructive,
             "lhkit.truth": truth_kind(call.to_message()),
+            "lhkit.min_logprob": call.min_logprob,
+            "lhkit.mean_logprob": call.mean_logprob,
         }
         error_text = str(call.result.get("reason", call.outcome)) if is_error else None
         span = self._span(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lhkit.harness.figures.approvals import ToolRisk
 
 _TEXT, _COUNT, _BOOL, _SECONDS = "str", "int64", "bool", "float64"
+_NUMBER = "float64"
 _MAYBE_COUNT, _MAYBE_BOOL = "Int64", "boolean"
 
 Getter: TypeAlias = Callable[[Any], Any]
@@ -368,6 +369,15 @@ CALLS: Columns = (
     Column("validation_s", _SECONDS, "call.validation_s", "seconds of validation"),
     Column("waiting_s", _SECONDS, "call.waiting_s", "seconds waiting for the user"),
     Column("handler_s", _SECONDS, "call.handler_s", "seconds of the handler"),
+    Column(
+        "min_logprob",
+        _NUMBER,
+        "call.min_logprob",
+        "natural log-probability of its least likely token; missing if unknown",
+    ),
+    Column(
+        "mean_logprob", _NUMBER, "call.mean_logprob", "mean over its tokens; missing if unknown"
+    ),
 )
 
 VIOLATIONS: Columns = (
