@@ -45,7 +45,7 @@ _WRONG_CODES = frozenset({"forbidden_call", "retry_after_rejection", "bypass_aft
 """Violations by which a call is wrong where a scenario allows further calls."""
 
 _FAST_S = 1.0
-_MOST_LEVELS = 200
+_MOST_LEVELS = 50
 
 
 class Source(StrEnum):
@@ -630,5 +630,5 @@ def _proposal(
         is_wrong=is_wrong,
         source=source,
         is_policy=call.gate is GateOutcome.POLICY,
-        min_logprob=getattr(call, "min_logprob", None),
+        min_logprob=call.min_logprob,
     )
