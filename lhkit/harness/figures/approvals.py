@@ -557,13 +557,16 @@ def _verdicts(record: SampleRecord) -> Mapping[tuple[int, int], bool | None]:
     scores = record.score.turn_scores if record.is_valid else ()
     for (t, c), _ in _proposed(record):
         verdicts[t, c] = _is_wrong(record, scores[t], t, c) if t < len(scores) else None
-    for table in _unlisted_tables(record):
+    for turn, table, detail in _unlisted(record):
         writes = {
-            place: call for place, call in _proposed(record) if call.ran and _touches(call, table)
+            place: call
+            for place, call in _proposed(record)
+            if call.ran and turn in {None, place[0]} and _touches(call, table)
         }
-        is_explained = any(verdicts[place] or call.is_edited for place, call in writes.items())
-        if not is_explained:
-            verdicts |= dict.fromkeys(writes, True)
+        named = {place: call for place, call in writes.items() if _names(call, table, detail)}
+        blamed = named or writes
+        if not any(verdicts[place] or call.is_edited for place, call in blamed.items()):
+            verdicts |= dict.fromkeys(blamed, True)
     return verdicts
 
 
@@ -582,14 +585,21 @@ def _is_wrong(record: SampleRecord, score: TurnScore, t: int, c: int) -> bool:
     )
 
 
-def _unlisted_tables(record: SampleRecord) -> Iterator[str | None]:
-    """Yield the tables with an unlisted change; None for one whose table is not known."""
-    details = [v.detail for v in record.score.violations if v.code == "unlisted_write"]
-    tables = {
-        next((table for table in record.state_diff if detail.startswith(f"{table}: ")), None)
-        for detail in details
-    }
-    yield from tables
+def _unlisted(record: SampleRecord) -> Iterator[tuple[int | None, str | None, str]]:
+    """Yield turn, table and text of unlisted changes; None for any turn or an unknown table."""
+    for violation in record.score.violations:
+        if violation.code == "unlisted_write":
+            yield None, _table(violation.detail, "", record.state_diff), violation.detail
+    for t, turn in enumerate(record.trajectory.turns):  # of turns that check the state
+        for reason in record.score.reasons if turn.state_diff else ():
+            table = _table(reason, f"turn {t}: ", turn.state_diff or {})
+            if table is not None:
+                yield t, table, reason
+
+
+def _table(reason: str, prefix: str, tables: Iterable[str]) -> str | None:
+    """Return the table that a reason of an unlisted change begins with."""
+    return next((table for table in tables if reason.startswith(f"{prefix}{table}: ")), None)
 
 
 def _touches(call: CallRecord, table: str | None) -> bool:
@@ -597,6 +607,14 @@ def _touches(call: CallRecord, table: str | None) -> bool:
     if call.changes is None or table is None:
         return True
     return any(change.table == table for change in call.changes)
+
+
+def _names(call: CallRecord, table: str | None, detail: str) -> bool:
+    """Return whether a call changed a row with the key that the text of a change has."""
+    return any(
+        change.table == table and any(all(shown(v) in detail for v in row) for row in change.rows)
+        for change in call.changes or ()
+    )
 
 
 def _chat_verdict(

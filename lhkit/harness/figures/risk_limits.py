@@ -52,7 +52,8 @@ def risk_p_values(counts: _Numbers, shares: _Numbers, risk: float) -> _Numbers:
     is_whole = counts[:, (shares > 0) & (shares < 1)].sum(axis=1) == 0
     wrong = np.rint(counts @ (shares >= 1)).astype(int)
     exact = bdtr(wrong, np.maximum(wrong, np.rint(totals).astype(int)), risk)
-    return np.where(is_whole, exact, np.minimum(1.0, np.exp(-log_wealth(counts, shares, risk))))
+    betting = np.exp(np.minimum(0.0, -log_wealth(counts, shares, risk)))
+    return np.where(is_whole, exact, betting)
 
 
 def log_wealth(counts: _Numbers, shares: _Numbers, mean: float) -> _Numbers:
@@ -127,6 +128,8 @@ def further_scenarios(shares: Sequence[float], risk: float, alpha: float) -> int
     while enough - below > 1:
         middle = (below + enough) // 2
         below, enough = (below, middle) if is_enough(middle) else (middle, enough)
+    if enough > MAX_FURTHER:
+        return None
     step = int(10 ** max(0, len(str(enough)) - 2))
     return -(-enough // step) * step
 

@@ -143,17 +143,15 @@ def _head_lines(
 
 
 def _approval_lines(run: Run, catalog: Catalog) -> Iterator[str]:
-    """Yield which cards are needed, collapsed; a run without a tool that writes has none."""
+    """Yield which cards are needed; a run without a tool that writes has none."""
     try:
         approvals = run.tool_risks()
     except MissingPackageError:  # a report without the extra `eval` has everything else
         return
     if approvals.tools:
-        yield f"<details><summary>{escape(catalog.text('report.approvals'))}</summary>"
+        yield f"### {catalog.text('report.approvals')}"
         yield ""
         yield from table_lines(approvals_table(approvals, catalog))
-        yield "</details>"
-        yield ""
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
