@@ -19,6 +19,7 @@ from scipy.stats import binom
 
 from lhkit.harness.figures.approvals import ApprovalDecision, Evidence, Proposal, approvals_of
 from lhkit.harness.figures.risk_limits import risk_p_values
+from lhkit.harness.figures.statistics import holm
 
 RUNS = 2_000
 MORE_RUNS = 200_000
@@ -34,6 +35,7 @@ MIXES = (0.02, 0.1, 0.3, 1.0)
 """Scenarios with a share of wrong writes between 0 and 1, and what part of the risk is theirs."""
 
 MOST_AGAIN = 20
+CHECKED = 5
 
 Distribution = tuple[NDArray[np.float64], NDArray[np.float64]]
 """The possible shares of wrong writes in a scenario, and their probabilities."""
@@ -154,70 +156,66 @@ def power() -> Iterator[Row]:
         yield Row(what="power", setup=setup, budget=0.02, scenarios=n, runs=RUNS, percent=rate)
 
 
-class Tools:
-    """Makes the evidence of a run from shares; the values of proposals are shared by all runs."""
-
-    def __init__(self, tools: int, scenarios: int, writes: int) -> None:
-        self._writes = writes
-        self._kinds = [
-            [
-                [
-                    Proposal(tool=f"t{tool}", cluster=f"s{scenario}", is_wrong=is_wrong)
-                    for is_wrong in (False, True)
-                ]
-                for scenario in range(scenarios)
-            ]
-            for tool in range(tools)
-        ]
-
-    def evidence(self, wrong: NDArray[np.int64]) -> Evidence:
-        """Return the evidence for the number of wrong writes by tool and scenario."""
-        return Evidence(
-            proposals=tuple(
-                kinds[number < times]
-                for tool, rows in enumerate(self._kinds)
-                for kinds, times in zip(rows, wrong[tool].tolist(), strict=True)
-                for number in range(self._writes)
-            ),
-            turns=1,
-        )
-
-
 def several_tools() -> Iterator[Row]:
-    """Yield how often any tool exactly at the budget is let through, by `approvals_of` itself.
+    """Yield how often any tool exactly at the budget is let through.
 
-    The tools of a scenario are also alike: a hard scenario is hard for all of them.
+    The tools of a scenario are also alike: a hard scenario is hard for all of them. For some runs
+    the decisions are those of `approvals_of`, which must be the same.
     """
     risk = 0.1
     for number, (tools, bad, n, (writes, alike), shared) in enumerate(
         (tools, bad, n, kind, shared)
-        for tools, bad in ((3, 3), (10, 10), (10, 5), (25, 25))
-        for n in (29, 46, 90)
+        for tools, bad in ((3, 3), (10, 10), (10, 5), (25, 25), (100, 100))
+        for n in (29, 46, 60, 90)
         for kind in ((1, 0.0), (3, 0.5))
         for shared in (0.0, 0.8)
     ):
         rng = np.random.default_rng([4, number])
-        made = Tools(tools, n, writes)
         risks = np.where(np.arange(tools) < bad, risk, risk / 50)[:, None, None]
-        broken = 0
-        for _ in range(RUNS):
+        counts = np.empty((RUNS, tools, writes + 1))
+        for run in range(RUNS):
             own, common = rng.random((tools, n, writes)), rng.random((1, n, 1))
             own = np.where(rng.random((tools, n, 1)) < alike, own[:, :, :1], own)
             draws = np.where(rng.random((tools, n, 1)) < shared, common, own)
             wrong = (draws < risks).sum(axis=2)
-            rows = approvals_of(made.evidence(wrong), risk=risk).tools
-            broken += any(
-                row.decision is ApprovalDecision.RUN and int(row.tool[1:]) < bad for row in rows
-            )
-        setup = f"{tools} tools, {bad} of them at the budget, {writes} writes, alike {alike:g}, scenarios alike {shared:g}"
+            counts[run] = (wrong[:, :, None] == np.arange(writes + 1)).sum(axis=1)
+        p_values = risk_p_values(
+            counts.reshape(-1, writes + 1), np.arange(writes + 1) / writes, risk
+        ).reshape(RUNS, tools)
+        safe = np.array([holm(row) for row in p_values]) <= ALPHA
+        for run in range(CHECKED):
+            rows = approvals_of(evidence_of(counts[run].astype(int)), risk=risk).tools
+            decided = {int(row.tool[1:]) for row in rows if row.decision is ApprovalDecision.RUN}
+            if decided != {*np.flatnonzero(safe[run]).tolist()}:
+                raise RuntimeError(f"approvals_of decides otherwise: {decided}")
+        setup = (
+            f"{tools} tools, {bad} of them at the budget, {writes} writes, alike {alike:g}, "
+            f"scenarios alike {shared:g}"
+        )
+        percent = 100 * float(safe[:, :bad].any(axis=1).mean())
         yield Row(
             what="several tools",
             setup=setup,
             budget=risk,
             scenarios=n,
             runs=RUNS,
-            percent=100 * broken / RUNS,
+            percent=percent,
         )
+
+
+def evidence_of(counts: NDArray[np.int64]) -> Evidence:
+    """Return the evidence for the number of scenarios (column: wrong writes) of each tool (row)."""
+    writes = counts.shape[1] - 1
+    return Evidence(
+        proposals=tuple(
+            Proposal(tool=f"t{tool}", cluster=f"s{wrong}-{each}", is_wrong=number < wrong)
+            for tool, row in enumerate(counts.tolist())
+            for wrong, times in enumerate(row)
+            for each in range(times)
+            for number in range(writes)
+        ),
+        turns=1,
+    )
 
 
 def thresholds() -> Iterator[Row]:
@@ -230,14 +228,14 @@ def thresholds() -> Iterator[Row]:
     for number, (worst, steep, n, writes) in enumerate(
         (worst, steep, n, writes)
         for worst, steep in ((0.06, 0.0), (0.12, 1.0), (0.3, 2.0), (0.5, 8.0), (0.06, 0.1))
-        for n in (150, 300, 600)
+        for n in (150, 400)
         for writes in (1, 3)
     ):
         rng = np.random.default_rng([5, number])
         large = certain_writes(rng, 200_000, writes, worst, steep)
         broken = claimed = 0
         saved = []
-        for _ in range(RUNS // 2 if n == 600 else RUNS):
+        for _ in range(RUNS):
             sure, wrong = certain_writes(rng, n, writes, worst, steep)
             proposals = tuple(
                 Proposal(
@@ -256,7 +254,6 @@ def thresholds() -> Iterator[Row]:
                 broken += true_risk(large, float(np.exp(row.threshold.above))) > budget
                 claimed += 1
                 saved.append(row.threshold.saved.rate or 0.0)
-        runs = RUNS // 2 if n == 600 else RUNS
         setup = f"wrong {worst:g} * (1 - u)^{steep:g}, {writes} writes"
         for what, value in (
             ("threshold, budget broken", broken),
@@ -267,8 +264,8 @@ def thresholds() -> Iterator[Row]:
                 setup=setup,
                 budget=budget,
                 scenarios=n,
-                runs=runs,
-                percent=100 * value / runs,
+                runs=RUNS,
+                percent=100 * value / RUNS,
             )
         mean = 100 * float(np.mean(saved)) if saved else 0.0
         yield Row(
@@ -276,7 +273,7 @@ def thresholds() -> Iterator[Row]:
             setup=setup,
             budget=budget,
             scenarios=n,
-            runs=runs,
+            runs=RUNS,
             percent=mean,
         )
 
@@ -319,7 +316,8 @@ def summary(rows: Sequence[Row]) -> Iterator[str]:
     for what in dict.fromkeys(row.what for row in rows):
         rates = [row.percent for row in rows if row.what == what]
         mean = sum(rates) / len(rates)
-        yield f"{what}: {len(rates)} setups, {min(rates):.2f} to {max(rates):.2f} %, mean {mean:.2f} %"
+        least, most = min(rates), max(rates)
+        yield f"{what}: {len(rates)} setups, {least:.2f} to {most:.2f} %, mean {mean:.2f} %"
 
 
 if __name__ == "__main__":
