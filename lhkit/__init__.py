@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.conversation.tool_results import parse_result as parse_result
     from lhkit.harness.authoring.reference import gold_model as gold_model
     from lhkit.harness.authoring.reference import silent_model as silent_model
+    from lhkit.harness.chats.approvals import approvals as approvals
     from lhkit.harness.results.compare import compare as compare
     from lhkit.harness.results.history import History as History
     from lhkit.harness.results.results import Run as Run
@@ -87,6 +88,7 @@ _NAMES = {
     "lifehelper.dates.times": "find_times",
     "base.errors": "LhkitError ModelError UsageError",
     "harness.authoring.reference": "gold_model silent_model",
+    "harness.chats.approvals": "approvals",
     "harness.results.compare": "compare",
     "harness.results.history": "History",
     "harness.scenarios.loader": "load_scenarios",

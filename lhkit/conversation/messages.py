@@ -29,6 +29,9 @@ class ToolCall:
         echo: fields that the server of the chat API wants back with the conversation, such as
             Gemini's thought signature: those of the `call`, of its `function` and, on the first
             call, of the `message`. Not part of records.
+        min_logprob: the natural log-probability of the least likely token of `raw`; None unless it
+            was requested and the server reports it.
+        mean_logprob: the mean over these tokens.
     """
 
     name: str
@@ -37,6 +40,8 @@ class ToolCall:
     repairs: tuple[str, ...] = ()
     id: str = ""
     echo: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    min_logprob: float | None = field(default=None, repr=False)
+    mean_logprob: float | None = field(default=None, repr=False)
 
 
 class GateOutcome(StrEnum):
@@ -259,6 +264,16 @@ class ToolCallMessage:
     def raw(self) -> str:
         """The text that the call was parsed from."""
         return self.call.raw
+
+    @property
+    def min_logprob(self) -> float | None:
+        """The log-probability of the least likely token of the call; None if unknown."""
+        return self.call.min_logprob
+
+    @property
+    def mean_logprob(self) -> float | None:
+        """The mean log-probability of the tokens of the call; None if unknown."""
+        return self.call.mean_logprob
 
     @property
     def result(self) -> ToolResult:

@@ -400,11 +400,17 @@ class _InspectSample:
                     "gate": call.gate,
                     "outcome": call.outcome,
                     "truth": truth_kind(call.to_message()),
+                    **_logprobs(call),
                 },
                 **fields,
             )
         )
         return end_s
+
+
+def _logprobs(call: CallRecord) -> Json:
+    values = {"min_logprob": call.min_logprob, "mean_logprob": call.mean_logprob}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _decision(call: CallRecord) -> str:

@@ -279,6 +279,8 @@ class _Trace:
             "lhkit.ran": call.ran,
             "lhkit.destructive": call.destructive,
             "lhkit.truth": truth_kind(call.to_message()),
+            "lhkit.min_logprob": call.min_logprob,
+            "lhkit.mean_logprob": call.mean_logprob,
             # without a card there is no span of a question to have it
             "lhkit.confirm.gate": str(call.gate) if call.gate is GateOutcome.POLICY else None,
         }

@@ -48,6 +48,9 @@ class SampleCall:
         validation_s: seconds of validation.
         waiting_s: seconds waiting for the user.
         handler_s: seconds of the tool.
+        min_logprob: the natural log-probability of the least likely token of the call; None unless
+            the run requested it (`logprobs`) and the server reports it.
+        mean_logprob: the mean over the tokens of the call.
     """
 
     tool: str
@@ -63,6 +66,8 @@ class SampleCall:
     validation_s: float
     waiting_s: float
     handler_s: float
+    min_logprob: float | None = None
+    mean_logprob: float | None = None
 
     @classmethod
     def of(cls, call: CallRecord) -> "SampleCall":
@@ -83,6 +88,8 @@ class SampleCall:
             validation_s=call.validation_s,
             waiting_s=call.waiting_s,
             handler_s=call.handler_s,
+            min_logprob=call.min_logprob,
+            mean_logprob=call.mean_logprob,
         )
 
 
