@@ -460,7 +460,9 @@ def policy_line(
         for name, rule in policy.tools.items()
         if rule.rule != "ask" and name in front.tools
     ]
-    return text("policy.unasked", file=file, tools=", ".join(tools), risk=f"{policy.risk:.3g}")
+    return text(
+        "policy.unasked", file=file, tools=", ".join(tools), risk=f"{100 * policy.risk:.3g}%"
+    )
 
 
 _SHOWN = 5

@@ -79,7 +79,7 @@ def test_eval_says_at_the_start_what_runs_unasked_and_measures_it(
     policy_of(folder, log="run", drop="ask").write(folder / "approvals.toml")
     code, output, people = run(*EVAL, "--approvals", "approvals.toml")
     assert code == 0, people
-    line = "approvals.toml: these run without asking, at a risk of at most 0.02: log"
+    line = "approvals.toml: these run without asking, at a risk of at most 2%: log"
     assert line in people.splitlines()
     assert "ran by the policy, without asking: 1; of them wrong" in output
     first, second = sorted((folder / "runs").iterdir(), key=lambda each: len(each.name))

@@ -577,7 +577,7 @@ async def test_chat_says_what_runs_without_asking_and_that_it_did(
         with chat(terminal, server.base_url, tmp_path, *options) as process:
             await terminal.until("나>")
             seen = re.sub(r"\s+", " ", terminal.seen)
-            assert "다음 도구는 확인 없이 실행합니다(위험 0.02 이하): add_habit" in seen
+            assert "다음 도구는 확인 없이 실행합니다(위험 2% 이하): add_habit" in seen
             terminal.type("걷기 추가해줘\r")
             await terminal.until("추가했어요.")
             await terminal.until("확인 없이 실행함: add_habit")

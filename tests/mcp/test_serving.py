@@ -287,4 +287,4 @@ def test_serving_says_at_the_start_why_a_policy_does_not_apply(
     ]
     assert [each.stdout for each in said] == ["", ""]
     assert "lhkit cannot see the client's model and prompt" in said[0].stderr
-    assert "these run without asking, at a risk of at most 0.02: write" in said[1].stderr
+    assert "these run without asking, at a risk of at most 2%: write" in said[1].stderr

@@ -56,7 +56,7 @@ async def test_panel_runs_one_tool_by_policy_and_asks_about_the_other(
     file = tmp_path / "approvals.toml"
     policy.write(file)
     panel = make_panel(SCRIPT, toolset=TOOLS, approvals=file, record=tmp_path / "chats")
-    assert f"{file}: 다음 도구는 확인 없이 실행합니다(위험 0.02 이하): log" in notices(panel)
+    assert f"{file}: 다음 도구는 확인 없이 실행합니다(위험 2% 이하): log" in notices(panel)
     await panel.send("go", answers=[True])
     assert cards(panel) == ["delete"]
     markdown = panel.to_markdown()
