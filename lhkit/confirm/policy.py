@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails
 
 from lhkit.base.errors import UsageError
 from lhkit.base.files import read_text_file, write_atomically
-from lhkit.base.json_values import compact
+from lhkit.base.json_values import NotJsonError, compact, shown
 from lhkit.base.locales import Catalog
 from lhkit.confirm.decision import Approve, Decision, QuestionOutcome, decision_of
 from lhkit.confirm.form import Form, FormAction, FormAnswer
@@ -50,8 +50,8 @@ class ToolRule(_Part):
     """Whether a tool may run without a question, and the evidence for it.
 
     Attributes:
-        rule: `ask`; `run`; or `run_above` for calls whose weakest token has a log-probability
-            above `above`.
+        rule: `ask`; `run`; or `run_above` for calls whose weakest token has at least the
+            log-probability `above`.
         above: that log-probability, at most 0; None unless the rule is `run_above`.
         proposed: the calls that were proposed.
         wrong: those of them that were wrong.
@@ -78,7 +78,7 @@ class ToolRule(_Part):
         """Return whether a call with this weakest log-probability may run without a question."""
         if self.above is None:
             return self.rule == "run"
-        return logprob is not None and isfinite(logprob) and self.above < logprob <= 0
+        return logprob is not None and isfinite(logprob) and self.above <= logprob <= 0
 
 
 class Measured(_Part):
@@ -177,6 +177,11 @@ class ApprovalPolicy(_Part):
         """The names of the tools that may run without a question, at least some of their calls."""
         return tuple(name for name, rule in self.tools.items() if rule.rule != "ask")
 
+    @property
+    def reads_logprobs(self) -> bool:
+        """Whether a rule needs the log-probabilities of calls, without which such calls are asked."""
+        return any(rule.above is not None for rule in self.tools.values())
+
     def nearest(self, front: Measured) -> Measured:
         """Return what was measured in the locale that differs least from what is in front."""
         return min(self.measured.values(), key=lambda each: len(each.differences(front)))
@@ -199,22 +204,31 @@ class ApprovalPolicy(_Part):
         try:
             data = tomllib.loads(read_text_file(path))
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{path} cannot be read ({error}). {_WRITE}") from error
+            raise UsageError(
+                f"The policy {path} cannot be read ({error}). Give the file that `lhkit approvals "
+                "--write` wrote."
+            ) from error
         except (ValueError, RecursionError) as error:  # also a key that is there twice
-            raise UsageError(f"{path} is not valid TOML: {error}. {_WRITE}") from error
+            raise UsageError(
+                f"The policy {path} is not valid TOML: {error}. Write it again with `lhkit "
+                "approvals --write`."
+            ) from error
         schema = data.pop("schema", None)
         if type(schema) is not int or schema < 1:
-            raise UsageError(f"{path}: schema: a policy of approvals has schema = 1. {_WRITE}")
+            raise UsageError(
+                f"{path} is no policy of approvals: schema = 1 is missing. Give the file that "
+                "`lhkit approvals --write` wrote."
+            )
         if schema > SCHEMA:
             raise UsageError(
-                f"{path}: schema: {schema} is of a newer version of lhkit, which this one cannot "
-                f"read. Update lhkit, or write the policy again."
+                f"The policy {path} is of a newer version of lhkit (schema = {schema}). Update "
+                "lhkit, or write it again."
             )
         try:
             return cls.model_validate(data)
         except ValidationError as error:
             lines = [f"{path}: {line}" for line in _issues(error)]
-            raise UsageError("\n".join([*lines, _WRITE])) from error
+            raise UsageError("\n".join(lines)) from error
 
     def toml(self) -> str:
         """Return the text of the file."""
@@ -227,9 +241,6 @@ class ApprovalPolicy(_Part):
             OSError: it cannot be written.
         """
         write_atomically(Path(path), self.toml().encode())
-
-
-_WRITE = "Write it with `lhkit approvals RUN --write FILE`."
 
 
 def _issues(error: ValidationError) -> Iterator[str]:
@@ -258,8 +269,11 @@ _KEYS = sorted({*ApprovalPolicy.model_fields, *Measured.model_fields, *ToolRule.
 
 
 def _toml_lines(policy: ApprovalPolicy) -> Iterator[str]:
-    yield "# Which tools may run without a question, and what that was measured with."
-    yield "# Written by `lhkit approvals`. It applies only where all of [measured] is the same."
+    for line in (
+        "Which tools may run without a question, and what that was measured with.",
+        "Written by `lhkit approvals`. It applies only where all of [measured] is the same.",
+    ):
+        yield f"# {line}"
     yield f"schema = {SCHEMA}"
     yield from _pairs(policy.model_dump(include={"risk", "confidence", "runs"}))
     for name, rule in policy.tools.items():
@@ -341,6 +355,10 @@ class PolicyGate:
         """Whether a person answers what is asked."""
         return is_person(self.gate)
 
+    def begin(self) -> None:
+        """Begin another conversation: the policy applies again."""
+        self.is_suspended = False
+
     async def confirm(self, request: ConfirmRequest) -> Decision:
         """Return a yes of the policy, or the gate's decision."""
         if self._may_run(request):
@@ -373,21 +391,65 @@ class PolicyGate:
     def _may_run(self, request: ConfirmRequest) -> bool:
         if self.is_suspended or self._open or request.always_ask or request.error:
             return False
+        front = self.front()
+        rule = self._policy.rule(request.tool, front)
+        if rule is None or front is None or not rule.may_run(request.logprob):
+            return False
         try:
-            front = self._measured() if callable(self._measured) else self._measured
-            rule = self._policy.rule(request.tool, front)
             sha256 = tool_sha256(request.tool, request.description, request.parameters)
+        except NotJsonError:
+            return False
+        return front.tools.get(request.tool) == sha256
+
+    def front(self) -> Measured | None:
+        """Return what is in front now; None if it is unknown."""
+        if not callable(self._measured):
+            return self._measured
+        try:
+            return self._measured()
         except Exception:  # noqa: BLE001 - boundary: what is not known to be the same is asked
             _log.warning("the policy of approvals cannot be checked: asking", exc_info=True)
-            return False
-        if rule is None or front is None or front.tools.get(request.tool) != sha256:
-            return False
-        return rule.may_run(request.logprob)
+            return None
+
+    def line(self, catalog: Catalog, *, file: str = "") -> str:
+        """Return the line that says which tools run unasked here, or why none does.
+
+        Args:
+            catalog: texts.
+            file: the file of the policy, if it is from one.
+        """
+        return policy_line(self._policy, self.front(), catalog, file=file)
 
 
-def policy_line(policy: ApprovalPolicy, front: Measured | None, file: str, catalog: Catalog) -> str:
-    """Return the line that says which tools run unasked here, or why none does."""
+def load_policy(approvals: Any) -> ApprovalPolicy | None:
+    """Return a policy that is given as such or by its file; None for None.
+
+    Raises:
+        UsageError: it is neither, or the file is invalid.
+    """
+    if approvals is None or isinstance(approvals, ApprovalPolicy):
+        return approvals
+    if isinstance(approvals, str | Path):
+        return ApprovalPolicy.read(approvals)
+    raise UsageError(
+        f"approvals={shown(approvals)} is invalid: give the file that `lhkit approvals --write` "
+        "wrote, or an ApprovalPolicy."
+    )
+
+
+def policy_line(
+    policy: ApprovalPolicy, front: Measured | None, catalog: Catalog, *, file: str = ""
+) -> str:
+    """Return the line that says which tools run unasked here, or why none does.
+
+    Args:
+        policy: the policy.
+        front: what is in front; None if it is unknown.
+        catalog: texts.
+        file: the file of the policy, if it is from one.
+    """
     text = catalog.text
+    file = file or text("policy.name")
     if not policy.unasked:
         return text("policy.none", file=file)
     if front is None:
@@ -403,7 +465,9 @@ def policy_line(policy: ApprovalPolicy, front: Measured | None, file: str, catal
         for name, rule in policy.tools.items()
         if rule.rule != "ask" and name in front.tools
     ]
-    return text("policy.unasked", file=file, tools=", ".join(tools), risk=f"{policy.risk:.3g}")
+    return text(
+        "policy.unasked", file=file, tools=", ".join(tools), risk=f"{100 * policy.risk:.3g}%"
+    )
 
 
 _SHOWN = 5

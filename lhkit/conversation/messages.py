@@ -65,6 +65,11 @@ class GateOutcome(StrEnum):
         """True if the question was asked, answered or not."""
         return self.is_answer or self is GateOutcome.FAILED
 
+    @property
+    def is_decided(self) -> bool:
+        """True if the call was allowed or not, by an answer or by a policy."""
+        return self.is_answer or self is GateOutcome.POLICY
+
 
 class ChangeKind(StrEnum):
     """How rows of a table differ after a call."""
@@ -125,7 +130,7 @@ class ToolCallOutcome:
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
         extra_args: the undeclared keys that were dropped.
         ran: the handler was started.
-        summary: the text that the user was asked to confirm.
+        summary: the text that the user was asked to confirm; empty without a question.
         answer: the `lhkit.confirm.decision.QuestionOutcome`, if the gate reports one.
         reason: the user's reason for the decision, or why it was refused.
         shown_args: the arguments that the user edited and approved; None without an edit.
@@ -249,6 +254,11 @@ class ToolCallMessage:
     def is_edited(self) -> bool:
         """Whether it ran with arguments that the user had edited."""
         return self.outcome is not None and self.outcome.run_args is not None
+
+    @property
+    def is_unasked(self) -> bool:
+        """Whether a policy of approvals let it run without a question."""
+        return self.outcome is not None and self.outcome.gate is GateOutcome.POLICY
 
     @property
     def raw(self) -> str:

@@ -153,6 +153,7 @@ class Replica:
                 context.toolset,
                 repeats=options.repeats,
                 logprobs=options.logprobs,
+                policy=options.approvals,
             )
             (self._planned[request.scenario],) = plan.scenarios
         planned = self._planned[request.scenario]

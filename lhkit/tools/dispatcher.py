@@ -336,8 +336,9 @@ class _Dispatch:
         """Return the arguments that the user approved as they are; None for a no."""
         self.draft.answer = decision.how or ""
         if isinstance(decision, Approve):
-            is_unasked = decision.how is QuestionOutcome.POLICY
-            self.draft.gate = GateOutcome.POLICY if is_unasked else GateOutcome.ACCEPTED
+            self.draft.gate = GateOutcome.ACCEPTED
+            if decision.how is QuestionOutcome.POLICY:
+                self.draft.gate, self.draft.summary = GateOutcome.POLICY, ""  # no card was shown
             return proposed
         is_failure = decision.how is not None and decision.how.is_failure
         self.draft.gate = GateOutcome.FAILED if is_failure else GateOutcome.REJECTED

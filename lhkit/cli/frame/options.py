@@ -64,6 +64,11 @@ RUNTIME = typer.Option(
     "seconds). Default: LHKIT_RUNTIME, else vllm.",
 )
 RuntimeOption = Annotated[Runtime | None, RUNTIME]
+APPROVALS = typer.Option(
+    metavar="FILE",
+    help="Policy of `lhkit approvals --write`: the writes that it lets through are not asked.",
+)
+Approvals = Annotated[Path | None, APPROVALS]
 SCORE = typer.Option(
     "--score",
     metavar="FILE.py:NAME",

@@ -9,11 +9,10 @@ from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import canonical
-from lhkit.confirm.policy import Measured, tool_sha256
+from lhkit.confirm.policy import ApprovalPolicy, Measured, tool_sha256
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.records.manifest import Manifest, Prompt, text_sha256
 from lhkit.harness.running.fingerprint import Fingerprints
-from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import Session, Toolset, assistant_of, source_sha256, tool_programs
 
 _ELSEWHERE = frozenset({"base_url", "dialect", "constraint", "template_sha256"})
@@ -37,7 +36,7 @@ def measured_by_locale(manifest: Manifest) -> dict[str, Measured]:
     ]
     if several:
         raise UsageError(
-            f"The run was measured with several {' and '.join(several)}, so that its figures "
+            f"The run was measured with several {several[0]}, so that its figures "
             "belong to none of them. Give a run with one."
         )
     if not (models and sampling and manifest.locales):
@@ -46,13 +45,13 @@ def measured_by_locale(manifest: Manifest) -> dict[str, Measured]:
             "eval`."
         )
     return {
-        locale: _measured(models[0], sampling[0], prompt, manifest.code_sha256)
+        locale: measured_of(models[0], sampling[0], prompt, manifest.code_sha256)
         for locale, prompt in manifest.locales.items()
     }
 
 
 def measured_in_front(
-    identity: ModelIdentity, session: Session, toolset: Toolset, locale: str
+    identity: ModelIdentity, toolset: Toolset, current: Callable[[], tuple[Session, str]]
 ) -> Callable[[], Measured]:
     """Return a function that returns what is in front in a conversation, as it is then.
 
@@ -60,31 +59,71 @@ def measured_in_front(
 
     Args:
         identity: of the model.
-        session: the tools and the assistant.
         toolset: from which the session was opened; its code counts.
-        locale: the language of the dispatcher's texts.
+        current: returns the session, and the language of the dispatcher's texts.
     """
     code_sha256 = source_sha256(toolset)
-    cached: tuple[tuple[ToolDefinition, ...], Measured] | None = None
+    cached: list[tuple[tuple[Any, ...], Measured]] = []
 
     def measured() -> Measured:
-        nonlocal cached
-        tools = session.registry.definitions
-        if cached is None or cached[0] != tools:
+        session, locale = current()
+        key = (id(session), session.assistant, locale, session.registry.definitions)
+        if not cached or cached[0][0] != key:
             assistant = assistant_of(session)
-            prompt, _ = Fingerprints().prompt(
+            prompt, _ = Fingerprints(warns=False).prompt(
                 locale, session.registry, assistant, identity, tool_programs(session)
             )
             sampling = {"temperature": assistant.sampling.temperature}
-            cached = tools, _measured(asdict(identity), sampling, prompt, code_sha256)
-        return cached[1]
+            cached[:] = [(key, measured_of(asdict(identity), sampling, prompt, code_sha256))]
+        return cached[0][1]
 
     return measured
 
 
-def _measured(
+def measured_tools(
+    policy: ApprovalPolicy, toolset: Toolset, current: Callable[[], tuple[Session, str]]
+) -> Callable[[], Measured | None]:
+    """Return a function that returns what is in front where only the tools can be seen.
+
+    All else is taken to be as it was measured: the user of an MCP client says so.
+
+    Args:
+        policy: the policy.
+        toolset: from which the session was opened; its code counts.
+        current: returns the session, and its language.
+
+    Returns:
+        A function that returns None if nothing was measured in that language.
+    """
+    code = _code(source_sha256(toolset), tool_programs(current()[0]))
+
+    def measured() -> Measured | None:
+        session, locale = current()
+        tools = {
+            tool.name: tool_sha256(tool.name, tool.description, tool.parameters)
+            for tool in session.registry.definitions
+        }
+        before = policy.measured.get(locale)
+        return before and before.model_copy(update={"tools": tools, "code": code})
+
+    return measured
+
+
+def _code(code_sha256: str, programs: Mapping[str, Any]) -> str:
+    return _named("", [code_sha256, programs]) if code_sha256 or programs else ""
+
+
+def measured_of(
     model: Mapping[str, Any], sampling: Mapping[str, Any], prompt: Prompt, code_sha256: str
 ) -> Measured:
+    """Return what is measured with these.
+
+    Args:
+        model: the identity of the model, as a manifest has it.
+        sampling: its temperature.
+        prompt: the prompt in a language, as a manifest has it.
+        code_sha256: of the tools' code; empty if it is unknown.
+    """
     fields = {name: value for name, value in model.items() if value and name not in _ELSEWHERE}
     if fields.get("weights_sha256"):
         fields.pop("weights", None)  # only a name for the hashed content
@@ -102,7 +141,7 @@ def _measured(
             [model.get("dialect"), model.get("template_sha256"), prompt.rendering_sha256],
         ),
         constraint=str(model.get("constraint") or "off"),
-        code=_named("", [code_sha256, programs]) if code_sha256 or programs else "",
+        code=_code(code_sha256, programs),
     )
 
 
@@ -111,6 +150,6 @@ def _named(name: str, content: Any) -> str:
 
 
 def _distinct(rows: Any) -> list[dict[str, Any]]:
-    """Return the different rows, of models without their address."""
+    """Return the different rows, without the address of a model."""
     plain = [{key: value for key, value in row.items() if key != "base_url"} for row in rows]
     return [*{canonical(row): row for row in plain}.values()]

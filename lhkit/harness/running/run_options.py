@@ -71,6 +71,9 @@ class RunOptions(ScenarioFilter):
     logprobs: bool = False
     """Whether to request the log-probabilities of the model's tokens, for `min_logprob` and
     `mean_logprob` of calls. Answers take longer."""
+    approvals: Any = None
+    """The policy of approvals (`ApprovalPolicy`) or its file: the writes that it lets through are
+    not asked. Never by default."""
     scores: tuple[Any, ...] = ()
     """Scores of the user, or their references, besides those of the toolset (see `scores`)."""
 
@@ -98,4 +101,5 @@ class RunOverrides(FilterOverrides, total=False):
     keep_prompts: bool
     keep_states: bool
     logprobs: bool
+    approvals: Any
     scores: Sequence[Any]

@@ -40,7 +40,8 @@ class SampleCall:
         run: the arguments that the tool ran with; None if it did not run.
         result: the tool result as JSON, such as `{"status": "ok", …}`.
         outcome: `ok`, `cancelled` or an error code.
-        decision: `accepted`, `edited`, `rejected`, `absent`, …; `not_needed` without a question.
+        decision: `accepted`, `edited`, `rejected`, `absent`, `policy` (a policy let it run without
+            a question), …; `not_needed` without a question.
         reason: the user's reason for the decision.
         writes: whether the tool changes data.
         changed: whether data changed; None if unknown.
