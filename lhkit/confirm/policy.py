@@ -179,7 +179,7 @@ class ApprovalPolicy(_Part):
 
     @property
     def reads_logprobs(self) -> bool:
-        """Whether a rule needs the log-probabilities of calls, without which such calls are asked."""
+        """Whether a rule needs the log-probabilities of calls, else such calls are asked."""
         return any(rule.above is not None for rule in self.tools.values())
 
     def nearest(self, front: Measured) -> Measured:
