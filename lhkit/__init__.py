@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.confirm.gate import DenyGate as DenyGate
     from lhkit.confirm.gate import GuardedGate as GuardedGate
     from lhkit.confirm.gate import ScriptedGate as ScriptedGate
+    from lhkit.confirm.policy import ApprovalPolicy as ApprovalPolicy
+    from lhkit.confirm.policy import PolicyGate as PolicyGate
     from lhkit.confirm.terminal import TerminalGate as TerminalGate
     from lhkit.conversation.messages import ToolCall as ToolCall
     from lhkit.conversation.responses import Sampling as Sampling
@@ -36,10 +38,12 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.conversation.tool_results import parse_result as parse_result
     from lhkit.harness.authoring.reference import gold_model as gold_model
     from lhkit.harness.authoring.reference import silent_model as silent_model
+    from lhkit.harness.chats.approvals import approvals as approvals
     from lhkit.harness.results.compare import compare as compare
     from lhkit.harness.results.history import History as History
     from lhkit.harness.results.results import Run as Run
     from lhkit.harness.running.judges import judge as judge
+    from lhkit.harness.running.measured import measured_in_front as measured_in_front
     from lhkit.harness.running.rescore import rescore as rescore
     from lhkit.harness.running.run import replay as replay
     from lhkit.harness.running.run_options import RunOptions as RunOptions
@@ -82,16 +86,19 @@ _NAMES = {
     "chat.controller": "ChatController",
     "confirm.decision": "Approve Decision Edit Reject",
     "confirm.gate": "ConfirmGate ConfirmRequest DenyGate GuardedGate ScriptedGate",
+    "confirm.policy": "ApprovalPolicy PolicyGate",
     "confirm.terminal": "TerminalGate",
     "lifehelper.dates.mentions": "find_dates",
     "lifehelper.dates.times": "find_times",
     "base.errors": "LhkitError ModelError UsageError",
     "harness.authoring.reference": "gold_model silent_model",
+    "harness.chats.approvals": "approvals",
     "harness.results.compare": "compare",
     "harness.results.history": "History",
     "harness.scenarios.loader": "load_scenarios",
     "harness.scoring.matching": "match_calls",
     "harness.running.judges": "judge",
+    "harness.running.measured": "measured_in_front",
     "harness.running.rescore": "rescore",
     "harness.results.results": "Run",
     "harness.running.run": "replay",

@@ -223,10 +223,13 @@ def open_chat(
     confirm: ConfirmGate | None,
     locale: str,
     watch: StateWatch | None = None,
+    *,
+    logprobs: bool = False,
 ) -> ChatController:
     """Return a chat with the tools of a session, with texts for the user in `locale`.
 
-    `watch` compares the session's state before and after each call, by default `watch_state`.
+    `watch` compares the session's state before and after each call, by default `watch_state`. With
+    `logprobs` calls have log-probabilities, where the server reports them.
     """
     catalog = load_catalog(locale)
     return ChatController(
@@ -237,6 +240,7 @@ def open_chat(
         catalog=catalog,
         watch=watch or watch_state(session),
         guess=guess_false_claim(session.registry),
+        logprobs=logprobs,
     )
 
 

@@ -87,6 +87,10 @@ OPTIONS = (
     _Option("limit", int, "The first scenarios, at most so many."),
     _Option("keep_prompts", bool, "Keep prompt texts in the records."),
     _Option("keep_states", bool, "Keep whole states in the records."),
+    _Option("logprobs", bool, "Keep the weakest and the mean log-probability of each call."),
+    _Option(
+        "approvals", str, "Policy of approvals: the writes that it lets through are not asked."
+    ),
     _Option("scores", tuple, "Your own scores: FILE.py:NAME; repeatable.", "score"),
 )
 _RUN = _Option("", str, "Write the records to runs/NAME, and run only what is missing.", "run")
@@ -397,6 +401,7 @@ class Plugin:
             UsageError: a value is invalid.
         """
         from lhkit.base.options import validate_options
+        from lhkit.confirm.policy import load_policy
         from lhkit.harness.running.run_options import RunOptions
 
         values = {option.field: _given(self.config, option) for option in OPTIONS} | more
@@ -407,6 +412,8 @@ class Plugin:
             values["scores"] = [
                 self._beside(each, self.config.rootpath) for each in values["scores"]
             ]
+        if values["approvals"]:
+            values["approvals"] = load_policy(self.config.rootpath / values["approvals"])
         given = {name: value for name, value in values.items() if value is not None}
         project = self.project_values()
         scores = (*project.get("scores", ()), *given.get("scores", ()))

@@ -81,6 +81,8 @@ class ChatController:
             `lhkit.toolset.watch_state(session)`. Without it they say less of what ran.
         guess: looks at a reply without a success phrase of a tool, and returns words that may
             claim a write which did not happen; its marks say that they are a guess.
+        logprobs: request the log-probabilities of the model's tokens, which a call then has
+            (`min_logprob`, `mean_logprob`), where the server reports them. Answers take longer.
 
     Example:
         ```
@@ -101,7 +103,9 @@ class ChatController:
         transcript: Transcript | None = None,
         watch: StateWatch | None = None,
         guess: ClaimGuess | None = None,
+        logprobs: bool = False,
     ) -> None:
+        self._logprobs = logprobs
         self.confirm = confirm
         self._guess = guess
         self._watch = watch
@@ -220,6 +224,7 @@ class ChatController:
             tools=self._dispatcher.registry.definitions,
             instructions=self._assistant.instructions,
             sampling=self._assistant.sampling,
+            logprobs=self._logprobs,
         )
         self._emit(ModelCalled(turn=turn))
         first = sum(isinstance(message, ToolCallMessage) for message in self._state.messages)
@@ -272,6 +277,7 @@ class ChatController:
                 deps=self._assistant.deps,
                 observe=outcomes.append,
                 watch=self._watch,
+                logprob=pending.min_logprob,
             )
         finally:  # also when stopped, so that a finished write is reported
             for outcome in outcomes:

@@ -19,6 +19,7 @@ from lhkit.conversation.messages import (
     ChangeKind,
     ClaimReason,
     FalseReplyClaim,
+    GateOutcome,
     Message,
     RowChange,
     ToolCallMessage,
@@ -58,8 +59,16 @@ def truth_kind(call: ToolCallMessage) -> TruthKind | None:
     was_asked = outcome.gate is not None and outcome.gate.was_asked
     if not outcome.ran:
         return TruthKind.NOT_RUN if was_asked else None
+    if outcome.gate is GateOutcome.POLICY:
+        kind = _effect(outcome)
+        return TruthKind.UNASKED if kind.has_written else kind
     if not was_asked:
         return TruthKind.UNASKED if outcome.changes or outcome.changed else None
+    return _effect(outcome)
+
+
+def _effect(outcome: ToolCallOutcome) -> TruthKind:
+    """Return the effect of a destructive call that ran."""
     if outcome.changes:
         return TruthKind.CHANGED
     changed = outcome.changed
@@ -102,10 +111,15 @@ def truth_lines(calls: Iterable[ToolCallMessage], catalog: Catalog) -> tuple[Tru
         kind = truth_kind(call)
         if kind is not None and call.outcome is not None:
             what = _what(call.name, call.outcome, kind, catalog)
-            lines.append(TruthLine(kind=kind, text=catalog.text(f"truth.{kind}", what=what)))
+            is_policy = call.outcome.gate is GateOutcome.POLICY
+            key = _BY_POLICY.get(kind, kind) if is_policy else kind
+            lines.append(TruthLine(kind=kind, text=catalog.text(f"truth.{key}", what=what)))
     if not lines:
         lines.append(TruthLine(kind=TruthKind.NOTHING, text=catalog.text("truth.nothing")))
     return tuple(lines)
+
+
+_BY_POLICY = {TruthKind.UNCHANGED: "unasked_unchanged", TruthKind.FAILED: "unasked_failed"}
 
 
 def find_false_claim(

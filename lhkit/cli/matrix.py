@@ -41,7 +41,7 @@ from lhkit.harness.running.run import score_prepared
 from lhkit.harness.running.suite import Suite, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.scores import figure_lines
-from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line
+from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line, policy_lines
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.models.client.request import OPENAI
 from lhkit.models.families import identity_family
@@ -110,6 +110,8 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         print_lines((f"{name}: {line}" for line in lines), console)
         lines = figure_lines(run.summary().scores, catalog)
         print_lines((f"{name}: {line}" for line in lines), console)
+        lines = policy_lines(run.summary(), catalog)
+        print_lines((f"{name}: {line}" for line in lines), console)
         if evaluations[name].prepared.options.user != "script":
             lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
             print_lines((f"{name}: {line}" for line in lines), console)
@@ -149,6 +151,7 @@ class _Matrix:
                     opened = OpenedModel(source=await models.open(evaluation))
                     provenance = await read_provenance(evaluation.settings)
                     print_lines(evaluation.concurrency_lines(opened, self.catalog), self.console)
+                    print_lines(evaluation.policy_lines(opened, self.catalog), self.console)
                     run = await evaluation.run(opened, provenance)
                 runs.append((name, run))
         return runs

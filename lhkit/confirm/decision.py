@@ -15,6 +15,7 @@ class QuestionOutcome(StrEnum):
     SENT = "sent"  # a form was filled in
     TYPED_YES = "typed_yes"
     CODE_YES = "code_yes"  # answered by a program, such as a notebook under nbval
+    POLICY = "policy"  # not asked: a policy of approvals let it run
     CANCEL = "cancel"
     DECLINED = "declined"  # a form was declined
     ESCAPE = "escape"
@@ -47,6 +48,7 @@ _ALLOWED = frozenset(
         QuestionOutcome.SENT,
         QuestionOutcome.TYPED_YES,
         QuestionOutcome.CODE_YES,
+        QuestionOutcome.POLICY,
     }
 )
 _FAILURES = frozenset(
@@ -127,6 +129,8 @@ def decision_of(answer: Any) -> Decision:
     is_valid = all(isinstance(text, str) for text in texts)
     if not (is_valid and (outcome is None or isinstance(outcome, QuestionOutcome))):
         return Reject(how=QuestionOutcome.FAILED)
+    if outcome is QuestionOutcome.POLICY and not isinstance(decision, Approve):
+        return Reject(how=QuestionOutcome.FAILED)  # a policy only lets calls run as they are
     if isinstance(decision, Reject) or decision.how is None or decision.how.is_allowed:
         return decision
     return Reject(how=decision.how, binding=decision.binding)  # it contradicts itself

@@ -58,6 +58,8 @@ class ConfirmRequest:
         error: why the edit that the user made before is invalid; empty for the first question.
         revise: returns the changed fields of the request for edited arguments, or raises
             InvalidEditError; see `edited`. None if they cannot be edited.
+        always_ask: no policy may let the call run without a question.
+        logprob: the log-probability of the weakest token of the call; None if it is unknown.
     """
 
     tool: str
@@ -74,6 +76,8 @@ class ConfirmRequest:
         default=None, repr=False, compare=False
     )
     title: str = ""
+    always_ask: bool = False
+    logprob: float | None = None
 
     @property
     def heading(self) -> str:

@@ -29,6 +29,9 @@ class ToolCall:
         echo: fields that the server of the chat API wants back with the conversation, such as
             Gemini's thought signature: those of the `call`, of its `function` and, on the first
             call, of the `message`. Not part of records.
+        min_logprob: the natural log-probability of the least likely token of `raw`; None unless it
+            was requested and the server reports it.
+        mean_logprob: the mean over these tokens.
     """
 
     name: str
@@ -37,6 +40,8 @@ class ToolCall:
     repairs: tuple[str, ...] = ()
     id: str = ""
     echo: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    min_logprob: float | None = field(default=None, repr=False, compare=False)
+    mean_logprob: float | None = field(default=None, repr=False, compare=False)
 
 
 class GateOutcome(StrEnum):
@@ -48,6 +53,7 @@ class GateOutcome(StrEnum):
     REJECTED = "rejected"
     FAILED = "failed"  # the gate raised or timed out: a no
     NOT_ASKED = "not_asked"  # another destructive call of the same message came first
+    POLICY = "policy"  # a policy of approvals let it run without a question
 
     @property
     def is_answer(self) -> bool:
@@ -58,6 +64,11 @@ class GateOutcome(StrEnum):
     def was_asked(self) -> bool:
         """True if the question was asked, answered or not."""
         return self.is_answer or self is GateOutcome.FAILED
+
+    @property
+    def is_decided(self) -> bool:
+        """True if the call was allowed or not, by an answer or by a policy."""
+        return self.is_answer or self is GateOutcome.POLICY
 
 
 class ChangeKind(StrEnum):
@@ -119,7 +130,7 @@ class ToolCallOutcome:
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
         extra_args: the undeclared keys that were dropped.
         ran: the handler was started.
-        summary: the text that the user was asked to confirm.
+        summary: the text that the user was asked to confirm; empty without a question.
         answer: the `lhkit.confirm.decision.QuestionOutcome`, if the gate reports one.
         reason: the user's reason for the decision, or why it was refused.
         shown_args: the arguments that the user edited and approved; None without an edit.
@@ -245,9 +256,24 @@ class ToolCallMessage:
         return self.outcome is not None and self.outcome.run_args is not None
 
     @property
+    def is_unasked(self) -> bool:
+        """Whether a policy of approvals let it run without a question."""
+        return self.outcome is not None and self.outcome.gate is GateOutcome.POLICY
+
+    @property
     def raw(self) -> str:
         """The text that the call was parsed from."""
         return self.call.raw
+
+    @property
+    def min_logprob(self) -> float | None:
+        """The log-probability of the least likely token of the call; None if unknown."""
+        return self.call.min_logprob
+
+    @property
+    def mean_logprob(self) -> float | None:
+        """The mean log-probability of the tokens of the call; None if unknown."""
+        return self.call.mean_logprob
 
     @property
     def result(self) -> ToolResult:

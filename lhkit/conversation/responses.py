@@ -146,11 +146,14 @@ class Finished:
         identity: identity of the server that answered.
         server_metrics: metrics reported by the server.
         refused_fields: request fields left out because the server refuses them: `stream_options`,
-            `temperature` (its default applies), `max_tokens` or `max_completion_tokens` (the limit
-            has both names in a chat request, and goes on under the other one).
+            `logprobs` or `n_probs`, `temperature` (its default applies), `max_tokens` or
+            `max_completion_tokens` (the limit has both names in a chat request, and goes on under
+            the other one).
         notes: deviations of the answer: `refusal` (the text is the server's refusal),
             `other_choices` (the server sent several choices; only the first is read),
-            `cumulative_text` (every event repeated the text so far).
+            `cumulative_text` (every event repeated the text so far), `no_logprobs` (they were
+            requested, and the server reports none), `incomplete_logprobs` (not those of every token
+            of a call).
     """
 
     reason: str

@@ -5,6 +5,9 @@ without elicitation is refused, unless the server was started with writes allowe
 client that answers for its user. An answer is valid once, within an hour, for a question with the
 same tool, arguments and summary; any other leads to a new question, and so does an edit, which is
 shown before it runs.
+
+A policy of approvals may let writes run without a question. After a rejection or an edit it is
+suspended until the server ends.
 """
 
 import asyncio
@@ -48,6 +51,7 @@ from lhkit.confirm.form import (
     parse_value,
 )
 from lhkit.confirm.gate import ConfirmRequest, InvalidEditError
+from lhkit.confirm.policy import ApprovalPolicy, Front, PolicyGate
 from lhkit.conversation.tool_results import (
     ToolCancelled,
     ToolErr,
@@ -81,6 +85,10 @@ class McpServing:
         name: the server's name.
         catalog: texts of the questions.
         allow_writes: allow writes of clients without elicitation.
+        policy: lets writes run without a question; see `measured`.
+        measured: what is in front, for the policy: model, prompt and dialect are the client's, so
+            that only the user can know them.
+        report: called with a line for each write that runs without a question.
         clock: monotonic seconds, for the age of a question.
     """
 
@@ -91,10 +99,16 @@ class McpServing:
         name: str,
         catalog: Catalog,
         allow_writes: bool = False,
+        policy: ApprovalPolicy | None = None,
+        measured: Front = None,
+        report: Callable[[str], object] = lambda _line: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session, self._catalog = session, catalog
         self._allow_writes = allow_writes
+        self._policy, self._measured, self._report = policy, measured, report
+        self._is_suspended = False
+        """The policy is: a server cannot tell the conversations of its client apart."""
         self._dispatcher = ToolDispatcher(
             session.registry, catalog=catalog, today=lambda: session.today
         )
@@ -140,16 +154,27 @@ class McpServing:
         gate = _ClientGate(self, context, params)
         pending = self._pending.get(params.request_state or "")
         is_same_tool = pending is not None and pending.request.tool == params.name
+        policy_gate = None if self._policy is None else self._policy_gate(self._policy, gate)
         result = await self._dispatcher.dispatch(
             params.name,
             params.arguments or {},
-            confirm=gate,
+            confirm=policy_gate or gate,
             deps=self._session.assistant.deps,
             asked=pending.request if pending is not None and is_same_tool else None,
         )
         if gate.question is not None:
             return gate.question
+        if policy_gate is not None and not gate.refusal:  # else nobody was asked
+            self._is_suspended = self._is_suspended or policy_gate.is_suspended
         return _call_result(result, gate.refusal)
+
+    def _policy_gate(self, policy: ApprovalPolicy, gate: "_ClientGate") -> PolicyGate:
+        def ran(request: ConfirmRequest) -> None:
+            self._report(f"{request.tool}: {self._catalog.text('policy.ran')}")
+
+        policy_gate = PolicyGate(policy, gate, self._measured, ran=ran)
+        policy_gate.is_suspended = self._is_suspended
+        return policy_gate
 
     async def ask(
         self,

@@ -85,6 +85,7 @@ class McpToolset:
     Args:
         server: a command line, an http(s) address, or `FILE.json#NAME`; or `Launch`, `Remote`.
         reads: the tools that change nothing; every other tool asks the user first.
+        always_ask: the tools that no policy of approvals may let run without a question.
         trust: `annotations` also trusts the server's own `readOnlyHint`.
         tools: only these tools, in this order; by default all. Small models do better with few.
         folder: the name of the session's folder in prompts, scenarios and records, such as
@@ -107,6 +108,7 @@ class McpToolset:
 
     server: str | Launch | Remote
     reads: Sequence[str] = ()
+    always_ask: Sequence[str] = ()
     trust: Literal["nothing", "annotations"] = "nothing"
     tools: Sequence[str] = ()
     folder: str = ""
@@ -126,10 +128,12 @@ class McpToolset:
 
     def __post_init__(self) -> None:
         """Set the default name, and validate the declaration."""
-        if isinstance(self.reads, str) or isinstance(self.tools, str):
+        if any(isinstance(names, str) for names in (self.reads, self.tools, self.always_ask)):
             raise UsageError(
-                "McpToolset: reads and tools are lists of names, such as ['read_graph']"
+                "McpToolset: reads, always_ask and tools are lists of names, such as ['read_graph']"
             )
+        if both := [name for name in self.always_ask if name in self.reads]:
+            raise UsageError(f"McpToolset: {both[0]!r} is in reads and in always_ask: remove one")
         server = self._written
         for secret in written_secrets(server):
             hide(secret)
@@ -276,6 +280,7 @@ class McpToolset:
         names = ToolNames(by_name)
         declared = _Declared(
             reads=[self._served_name(name, names, issues) for name in self.reads],
+            always_ask=[self._served_name(name, names, issues) for name in self.always_ask],
             claims={
                 self._served_name(name, names, issues): texts for name, texts in self.claims.items()
             },
@@ -340,6 +345,7 @@ class _Declared:
     """What a toolset declares, by the server's names of tools."""
 
     reads: Sequence[str]
+    always_ask: Sequence[str]
     claims: Mapping[str, Mapping[str, Sequence[str]]]
 
 
@@ -361,6 +367,7 @@ def _definition(
     is_read = tool.name in declared.reads or (
         toolset.trust == "annotations" and hints is not None and hints.read_only_hint is True
     )
+    always_ask = tool.name in declared.always_ask
 
     def summarize(args: Mapping[str, JSON], _catalog: Catalog) -> str:
         return f"{tool.name}\n{pretty(args)}"  # the name on the server
@@ -372,8 +379,9 @@ def _definition(
         title=_title(tool),
         parameters={"properties": {}, **usable_schema(tool.input_schema), "type": "object"},
         handler=handler,
-        is_destructive=not is_read,
+        is_destructive=always_ask or not is_read,
         timeout_s=toolset.timeout_s,
+        always_ask=always_ask,
         claims={} if is_read else declared.claims.get(tool.name, {}),
     )
 

@@ -15,7 +15,8 @@ class ModelRequest:
     """One request: whole conversation, tools, instructions and sampling.
 
     `choices` are the only answers that are wanted. vLLM and llama.cpp can write nothing else then;
-    of other servers any answer may come.
+    of other servers any answer may come. With `logprobs` the calls of the answer have the
+    log-probabilities of their tokens, where the server reports them.
     """
 
     messages: tuple[Message, ...]
@@ -23,6 +24,7 @@ class ModelRequest:
     instructions: str = ""
     sampling: Sampling = field(default_factory=Sampling)
     choices: tuple[str, ...] = ()
+    logprobs: bool = False
 
 
 class ChatModel(Protocol):

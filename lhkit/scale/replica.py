@@ -146,8 +146,15 @@ class Replica:
         scenario, context = self._scenarios[request.scenario], self._require_context()
         if request.scenario not in self._planned:
             # planned again here, to notice that this node has other files than the driver
-            repeats = self._config.options.repeats
-            plan = plan_run([scenario], context.model, context.toolset, repeats=repeats)
+            options = self._config.options
+            plan = plan_run(
+                [scenario],
+                context.model,
+                context.toolset,
+                repeats=options.repeats,
+                logprobs=options.logprobs,
+                policy=options.approvals,
+            )
             (self._planned[request.scenario],) = plan.scenarios
         planned = self._planned[request.scenario]
         sample = planned.sample(request.repeat)

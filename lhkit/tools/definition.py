@@ -52,6 +52,8 @@ class ToolDefinition(ToolSpec):
         repeatable: the same call twice in a row is intended (`cd ..`) and runs again. Otherwise,
             in a chat, the second one gets the result `repeated_call`, because small models repeat
             themselves.
+        always_ask: no policy of approvals may let a call run without a question. Hidden from the
+            model.
         claims: words or regular expressions in which a reply reports the success of this write,
             by language: `{"ko": ["보냈"], "en": ["sent", "texted"]}`. A reply that contains one
             without such a write fails its turn. Hidden from the model.
@@ -66,6 +68,7 @@ class ToolDefinition(ToolSpec):
     rules: Sequence[Rule] = ()
     implied: Mapping[str, JSON] = field(default_factory=dict)
     repeatable: bool = False
+    always_ask: bool = False
     claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def title_in(self, locale: str) -> str:

@@ -126,6 +126,7 @@ class ToolDispatcher:
         observe: Callable[[ToolCallOutcome], None] | None = None,
         asked: ConfirmRequest | None = None,
         watch: StateWatch | None = None,
+        logprob: float | None = None,
     ) -> ToolResult:
         """Return the result of one call.
 
@@ -140,6 +141,8 @@ class ToolDispatcher:
                 answer with a new call: what was filled in there is filled in again.
             watch: compares the tools' data before and after the handler, such as
                 `lhkit.toolset.watch_state(session)`; must not raise.
+            logprob: the log-probability of the weakest token of the call, for the gate; None if it
+                is unknown.
 
         Returns:
             `ToolOk`; `ToolErr` with code `unknown_tool`, `validation`, `handler_error` or one of
@@ -159,6 +162,7 @@ class ToolDispatcher:
             deps=deps,
             asked=asked,
             watch=watch,
+            logprob=logprob,
             name=_plain_name(tool_name),
         )
         try:
@@ -188,6 +192,7 @@ class _Dispatch:
     deps: Any
     asked: ConfirmRequest | None
     watch: StateWatch | None
+    logprob: float | None
     name: str
     draft: OutcomeDraft = field(default_factory=OutcomeDraft)
     revised: Accepted | None = None
@@ -332,6 +337,8 @@ class _Dispatch:
         self.draft.answer = decision.how or ""
         if isinstance(decision, Approve):
             self.draft.gate = GateOutcome.ACCEPTED
+            if decision.how is QuestionOutcome.POLICY:
+                self.draft.gate, self.draft.summary = GateOutcome.POLICY, ""  # no card was shown
             return proposed
         is_failure = decision.how is not None and decision.how.is_failure
         self.draft.gate = GateOutcome.FAILED if is_failure else GateOutcome.REJECTED
@@ -348,6 +355,8 @@ class _Dispatch:
             tool=tool.name,
             description=tool.description,
             title=tool.title_in(self.catalog.locale),
+            always_ask=tool.always_ask,
+            logprob=self.logprob,
             **self._shown(tool, proposed),
             id=secrets.token_hex(8),
             parameters=tool.parameters,
@@ -417,6 +426,9 @@ class _Dispatch:
         if decision.binding and decision.binding != binding:
             _log.warning("a decision on another request than %s: denied", request.tool)
             return Reject(how=QuestionOutcome.OTHER_REQUEST)
+        if decision.how is QuestionOutcome.POLICY and request.always_ask:
+            _log.warning("%s is always asked: the yes of a policy is denied", request.tool)
+            return Reject(how=QuestionOutcome.FAILED)
         return decision
 
     async def _run_handler(self, tool: ToolDefinition, accepted: Accepted) -> None:

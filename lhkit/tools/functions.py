@@ -61,6 +61,7 @@ def tool_from_function(
     implied: Mapping[str, JSON],
     repeatable: bool,
     claims: Mapping[str, Sequence[str]],
+    always_ask: bool = False,
     rules: Sequence[Rule] = (),
     title: str | Mapping[str, str] = "",
 ) -> ToolDefinition:
@@ -111,6 +112,7 @@ def tool_from_function(
         check=handler.check,
         implied=implied,
         repeatable=repeatable,
+        always_ask=always_ask,
         claims=claims,
         rules=rules,
         title=title,

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from lhkit.base.errors import RegistrationError
-from lhkit.base.json_values import NotJsonError, compact
+from lhkit.base.json_values import NotJsonError, compact, shown
 from lhkit.base.schema import (
     KnownKeys,
     SchemaNode,
@@ -53,7 +53,7 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
     schema = _check_schema(name, definition.parameters)
     if schema is not definition.parameters:
         definition = replace(definition, parameters=schema)
-    issues = (_implied_issues, _claims_issues, _rule_issues)
+    issues = (_implied_issues, _claims_issues, _rule_issues, _always_ask_issues)
     for issue in chain.from_iterable(find(definition) for find in issues):
         raise RegistrationError(f"tool {name!r}: {issue}")
     return definition
@@ -141,6 +141,14 @@ def _rule_issues(definition: ToolDefinition) -> Iterator[str]:
     for rule in rules:
         if issue := rule_issue(rule):
             yield f"check: {issue}"
+
+
+def _always_ask_issues(definition: ToolDefinition) -> Iterator[str]:
+    always_ask: Any = definition.always_ask
+    if not isinstance(always_ask, bool):
+        yield f"always_ask: give True or False, not {shown(always_ask)}"
+    elif always_ask and not definition.is_destructive:
+        yield "always_ask: only a destructive tool is asked: add destructive=True"
 
 
 def _claims_issues(definition: ToolDefinition) -> Iterator[str]:

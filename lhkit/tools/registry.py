@@ -131,6 +131,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         implied: Mapping[str, JSON] | None = None,
         repeatable: bool = False,
         claims: Mapping[str, Sequence[str]] | None = None,
+        always_ask: bool = False,
         check: Rule | None = None,
         title: str | Mapping[str, str] = "",
     ) -> Callable[[Function], Function]:
@@ -157,6 +158,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             implied: values of arguments that the function fills in when they are left out.
             repeatable: the same call twice in a row is intended.
             claims: words in which a reply reports success, by language.
+            always_ask: no policy of approvals may let a call run without a question.
             check: a rule that may refuse a call before the user is asked: gets the arguments as
                 the card shows them and, with a second parameter, the dependencies; returns None
                 or the `ToolErr` that refuses. See `check` below to add one to several tools.
@@ -185,6 +187,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 implied=implied or {},
                 repeatable=repeatable,
                 claims=claims or {},
+                always_ask=always_ask,
                 rules=() if check is None else (check,),
                 title=title,
             )

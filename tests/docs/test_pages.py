@@ -26,6 +26,7 @@ ELSEWHERE = {
 }
 """Pages whose files and commands have a test of their own."""
 TRANSLATED = {
+    "approvals",
     "ci",
     "compare",
     "faq",

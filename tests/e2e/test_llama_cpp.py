@@ -19,7 +19,7 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.client.served import connect
 from lhkit.models.serving.llama_cpp_server import ensure_gguf, gguf_sha256
 from lhkit.settings import Settings
-from lhkit.toolset import registry_of
+from lhkit.toolset import opened, registry_of
 
 pytestmark = [
     pytest.mark.anyio,
@@ -70,3 +70,22 @@ async def test_llama_cpp_identity_and_lifetime(light: Settings) -> None:
         address = identity.base_url
     with pytest.raises(ModelError):
         await connect(address)
+
+
+async def test_llama_cpp_reports_logprobs_of_calls(light_gemma: ChatModel) -> None:
+    said = "물 마시기 찾아줘"
+    with opened(LIFE_HELPER, {"now": "2026-06-15T09:00:00+09:00"}, "ko") as session:
+        assistant = session.assistant
+        request = ModelRequest(
+            messages=(UserMessage(text=said, context=assistant.context(said)),),
+            tools=session.registry.definitions,
+            instructions=assistant.instructions,
+            sampling=assistant.sampling,
+            logprobs=True,
+        )
+    _, last = await answered(light_gemma, request)
+    (call,) = last.calls
+    assert call.min_logprob is not None
+    assert call.mean_logprob is not None
+    assert -10 < call.min_logprob <= call.mean_logprob <= 0
+    assert last.notes == ()

@@ -135,6 +135,11 @@ def streamed(dialect: Dialect, chunks: Sequence[str]) -> tuple[list[ParsedEvent]
     return events, parser.close()
 
 
+def places(raw: str, result: ParseResult) -> list[str | None]:
+    """Return the text at the place of each call."""
+    return [None if span is None else raw[slice(*span)] for span in result.spans]
+
+
 def merged(events: Sequence[ParsedEvent]) -> list[Any]:
     """Join neighbours of one kind: how words are cut is no part of the meaning."""
     out: list[Any] = []
@@ -237,6 +242,7 @@ def test_incremental_result_does_not_depend_on_chunks(
     whole_events, whole = streamed(dialect, [raw])
     events, result = streamed(dialect, cut(raw, sizes))
     assert result == whole == dialect.parse(raw, TOOLS)
+    assert result.spans == whole.spans
     assert merged(events) == merged(whole_events)
     shown = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert result.text.startswith(shown)  # what was shown is never taken back
@@ -277,7 +283,25 @@ def test_parse_never_raises(dialect: Dialect, raw: str) -> None:
         and not re.search(r"<\|ch|<thi", raw)
     ):
         assert result.text == raw.strip()
-    assert all(call.raw in raw for call in result.calls)
+    assert places(raw, result) == [call.raw for call in result.calls]
+
+
+@each_dialect
+def test_parse_returns_where_each_call_is(dialect: Dialect) -> None:
+    one, two = (dialect.render_call("f", {"a": text}) for text in ("가 나", "b"))
+    [alone] = dialect.parse(one, TOOLS).calls
+    raws = [alone.raw, *(call.raw for call in dialect.parse(two, TOOLS).calls)]
+    for raw, expected in {
+        f"네, {one}\n{two} 끝": raws,
+        f"{one}\n{one}": [raws[0]] * 2,
+        f"<think>f {one} g</think>\n{two}": raws[1:],  # the first one is only mentioned
+        f"<think>f {one}": raws[:1],
+    }.items():
+        result = dialect.parse(raw, TOOLS)
+        assert places(raw, result) == expected == [call.raw for call in result.calls]
+        starts = [span[0] for span in result.spans if span is not None]
+        assert starts == sorted({*starts})
+        assert streamed(dialect, list(raw))[1].spans == result.spans
 
 
 @each_dialect

@@ -15,7 +15,7 @@ from lhkit.conversation.messages import ModelMessage, SystemMessage, ToolCallMes
 from lhkit.conversation.responses import ModelEvent, ModelIdentity, TextDelta
 from lhkit.conversation.tool_results import ToolCancelled
 from lhkit.models.base import ModelRequest
-from lhkit.models.recorded.scripted import Reply, call, say
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.notebook.panel.state import CardItem, ErrorItem, ModelStatus, OptInRequested
 from lhkit.settings import Settings
@@ -64,6 +64,17 @@ async def test_send_shows_both_messages(make_panel: MakePanel, front_end: MakeFr
     page.press("send", text="  ")
     await asyncio.sleep(0)
     assert len(panel.state.items) == 3
+
+
+async def test_panel_requests_logprobs_only_if_asked(make_panel: MakePanel) -> None:
+    given: list[dict[str, Any]] = [{}, {"logprobs": True}]
+    for options in given:
+        model = ScriptedModel([say("네")] * 2)
+        panel = make_panel(model, **options)
+        await panel.send("안녕")
+        panel._conversation.set_catalog(load_catalog("en"))  # a new controller
+        await panel.send("hello")
+        assert [each.logprobs for each in model.requests] == [bool(options)] * 2
 
 
 async def test_send_is_ignored_while_a_turn_runs(

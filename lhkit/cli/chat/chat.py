@@ -17,6 +17,7 @@ from lhkit.cli.chat.terminal import TerminalChat
 from lhkit.cli.frame.command import Options, command
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import (
+    Approvals,
     BaseUrl,
     ChatTemplateFile,
     ConstraintOption,
@@ -24,6 +25,7 @@ from lhkit.cli.frame.options import (
     Dialect,
     DtypeOption,
     Locale,
+    LogprobsOption,
     Model,
     RuntimeOption,
     Toolset,
@@ -32,7 +34,8 @@ from lhkit.cli.frame.options import (
 )
 from lhkit.cli.frame.progress import open_model
 from lhkit.cli.frame.typed import InputLines, input_lines
-from lhkit.confirm.gate import GuardedGate
+from lhkit.confirm.gate import ConfirmGate, GuardedGate
+from lhkit.confirm.policy import PolicyGate, load_policy
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.harness.chats.chats import ChatRecorder
 from lhkit.harness.running.sessions import LiveSession
@@ -58,6 +61,7 @@ class ChatOptions(Options):
     toolset: Toolset = DEFAULT_TOOLSET
     world: World = None
     file: Database = None
+    approvals: Approvals = None
     record: Annotated[
         Path | None,
         typer.Option(
@@ -66,6 +70,7 @@ class ChatOptions(Options):
             help="Record the conversation in this folder, such as runs/chats.",
         ),
     ] = None
+    logprobs: LogprobsOption = False
 
 
 @command(
@@ -83,6 +88,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
     settings = apply_server_options(settings, options.runtime, options.dtype, base_url)
     settings = settings.model_copy(update={"locale": options.locale or settings.locale})
     catalog = load_catalog(settings.locale)
+    policy = load_policy(options.approvals)
     choice = app.ModelChoice(
         name=options.model,
         base_url=base_url,
@@ -100,9 +106,21 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         recorder = None if folder is None else ChatRecorder(folder, live, now=settings.now)
         console = Console(highlight=False, markup=False, emoji=False)
         lines = input_lines()
-        gate = GuardedGate(terminal_gate(lines, console, catalog))
+        gate: ConfirmGate = GuardedGate(terminal_gate(lines, console, catalog))
         async with open_model(choice, settings) as model:
-            controller = app.open_chat(model, session, gate, settings.locale, live.watch())
+            notices, policy_gate = [], None
+            if policy is not None:
+                front = live.measured(model.identity, lambda: settings.locale)
+                gate = policy_gate = PolicyGate(policy, gate, front)
+                notices = [policy_gate.line(catalog, file=str(options.approvals))]
+            controller = app.open_chat(
+                model,
+                session,
+                gate,
+                settings.locale,
+                live.watch(),
+                logprobs=options.logprobs or (policy is not None and policy.reads_logprobs),
+            )
             chat = TerminalChat(
                 controller,
                 live,
@@ -111,6 +129,8 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
                 catalog=catalog,
                 now=settings.now,
                 recorder=recorder,
+                policy_gate=policy_gate,
+                notices=notices,
             )
             await chat.run(model_name=model.identity.model)
     return ExitCode.OK

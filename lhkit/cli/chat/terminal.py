@@ -5,7 +5,7 @@ Model text, tool names and data are untrusted and shown without control characte
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from lhkit.base.text import printable, visible
 from lhkit.chat.controller import ChatController
 from lhkit.chat.truth import TruthKind, claim_text, truth_lines
 from lhkit.cli.frame.typed import LineReader
+from lhkit.confirm.policy import PolicyGate
 from lhkit.conversation.events import (
     CallCompleted,
     ChatEvent,
@@ -52,6 +53,8 @@ class TerminalChat:
         catalog: texts.
         now: clock for the names of saved chats.
         recorder: records the conversation, if the user asked for it.
+        policy_gate: the policy of approvals, which applies again after /clear; None without one.
+        notices: lines below the welcome.
         shows_reading: in a terminal, shows a moving line until the model's first text.
     """
 
@@ -65,6 +68,8 @@ class TerminalChat:
         catalog: Catalog,
         now: Callable[[], datetime],
         recorder: ChatRecorder | None = None,
+        policy_gate: PolicyGate | None = None,
+        notices: Sequence[str] = (),
         shows_reading: bool = True,
     ) -> None:
         self._controller = controller
@@ -74,6 +79,8 @@ class TerminalChat:
         self._catalog = catalog
         self._now = now
         self._recorder = recorder
+        self._policy_gate = policy_gate
+        self._notices = notices
         self._initial_state = live.world()
         self._is_mid_line = False
         self._shows_reading = shows_reading and console.is_terminal
@@ -87,6 +94,8 @@ class TerminalChat:
             self._print(
                 self._catalog.text("notebook.kept", folder=self._recorder.folder), style="dim"
             )
+        for notice in self._notices:
+            self._print(notice, style="bold")
         await self.converse()
         self._print(self._catalog.text("terminal.bye"), style="dim")
 
@@ -120,6 +129,8 @@ class TerminalChat:
                 return False
             case "/clear":
                 self._controller.clear()
+                if self._policy_gate is not None:
+                    self._policy_gate.begin()
                 self._initial_state = self._live.world()
                 if self._recorder is not None:
                     self._recorder.begin()
@@ -212,6 +223,8 @@ class TerminalChat:
         self._end_line()
         handler_s = message.outcome.handler_s if message.outcome else 0.0
         outcome, style = self._outcome(message.result)
+        if message.is_unasked:
+            outcome = f"{outcome}, {self._catalog.text('policy.ran')}"
         call = visible(f"{message.name or '?'} {_shown_arguments(message)}")
         self._print(f"  ⚙ {call} → {outcome} ({handler_s * 1000:.0f} ms)", style=style)
 

@@ -8,11 +8,13 @@ import typer
 from lhkit.base.options import REPLY_TOKENS
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.options import (
+    APPROVALS,
     BASE_URL,
     CHAT_TEMPLATE,
     CONSTRAINT,
     DIALECT,
     DTYPE,
+    LOGPROBS,
     RUNTIME,
     SCORE,
     Details,
@@ -65,9 +67,12 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         ),
         "keep_prompts": typer.Option(help="Keep prompt texts in the records."),
         "keep_states": typer.Option(help="Keep whole states in the records, not only changes."),
+        "logprobs": LOGPROBS,
+        "approvals": APPROVALS,
         "scores": SCORE,
     }
 
+    approvals: Path | None = None
     scores: tuple[str, ...] = ()
 
     paths: Paths = ()

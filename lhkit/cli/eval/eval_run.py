@@ -89,7 +89,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         print_lines(filter(None, [line]), Console(stderr=True))
     replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
     async with evaluation.open(replicas) as opened:
-        run = await _run(evaluation, opened, start_s, catalog)
+        run = await _run(evaluation, opened, start_s, catalog, str(options.approvals or ""))
     result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
     console.print(run_view(run, catalog, details=options.details), soft_wrap=True)
@@ -175,9 +175,12 @@ async def _open_replicas(
 
 
 async def _run(
-    evaluation: Evaluation, opened: OpenedModel, start_s: float, catalog: Catalog
+    evaluation: Evaluation, opened: OpenedModel, start_s: float, catalog: Catalog, file: str
 ) -> Run:
-    """Run the missing samples; on Ctrl-C, print how to resume."""
+    """Run the missing samples; on Ctrl-C, print how to resume.
+
+    `file` is that of the policy of approvals, empty without one.
+    """
     provenance = replace(
         await read_provenance(evaluation.settings),
         command=("lhkit", *map(without_secrets, sys.argv[1:])),
@@ -185,6 +188,7 @@ async def _run(
         server_s=opened.server_s,
     )
     print_lines(evaluation.concurrency_lines(opened, catalog), Console(stderr=True))
+    print_lines(evaluation.policy_lines(opened, catalog, file), Console(stderr=True))
     try:
         return await evaluation.run(
             opened,
@@ -260,6 +264,7 @@ def run_name(options: EvalOptions, address: str | None = None) -> str:
         parts += [options.user] if options.user != "script" else []
         parts += [options.split] if options.split not in {None, "dev"} else []
         parts += ["variants"] if options.variants else []
+        parts += [options.approvals.stem] if options.approvals else []
         selected = options.values().keys() - {"limit", "seed"}
         parts += [PART] if selected else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")

@@ -106,6 +106,12 @@ class Evaluation:
         if self.prepared.options.concurrency is None and default < opened.concurrency:
             yield catalog.text("eval.one_at_a_time", cores=cores)
 
+    def policy_lines(self, opened: OpenedModel, catalog: Catalog, file: str = "") -> list[str]:
+        """Return what the policy of approvals lets run unasked, or why it does not apply."""
+        if self.prepared.options.approvals is None:
+            return []
+        return self.prepared.plan(opened.source).policy_lines(catalog, file=file)
+
     async def run(self, opened: OpenedModel, provenance: Provenance, **arguments: Any) -> Run:
         """Run the missing samples; `arguments` are passed on to `run_prepared`."""
         return await run_prepared(

@@ -47,6 +47,12 @@ CONSTRAINT = typer.Option(
     help="Constrained decoding: off, auto (text or a valid call), required (a valid call).",
 )
 ConstraintOption = Annotated[Constraint, CONSTRAINT]
+LOGPROBS = typer.Option(
+    "--logprobs",
+    help="Keep the weakest and the mean log-probability of each call, where the server reports "
+    "them. Answers take longer.",
+)
+LogprobsOption = Annotated[bool, LOGPROBS]
 DTYPE = typer.Option(
     metavar="TYPE",
     help="bfloat16 or float32. Default: LHKIT_DTYPE, else what is fast on this processor.",
@@ -58,6 +64,11 @@ RUNTIME = typer.Option(
     "seconds). Default: LHKIT_RUNTIME, else vllm.",
 )
 RuntimeOption = Annotated[Runtime | None, RUNTIME]
+APPROVALS = typer.Option(
+    metavar="FILE",
+    help="Policy of `lhkit approvals --write`: the writes that it lets through are not asked.",
+)
+Approvals = Annotated[Path | None, APPROVALS]
 SCORE = typer.Option(
     "--score",
     metavar="FILE.py:NAME",

@@ -31,6 +31,10 @@ $ lhkit eval --help"""
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "accept": ("accept", "Accept an observed argument or phrase in a scenario file."),
     "agreement": ("agreement", "Compare a judge with labels of a person, and correct its rate."),
+    "approvals": (
+        "approvals",
+        "Show which tools need their confirmation card, at a budget of risk.",
+    ),
     "chat": ("chat.chat", "Chat in the terminal; each write asks y/N first."),
     "chats": ("chat.chats", "List, show or delete recorded chats."),
     "compare": ("compare", "Compare runs sample by sample."),

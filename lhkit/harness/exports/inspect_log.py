@@ -360,7 +360,8 @@ class _InspectSample:
         """Add a call with its approval and result; return the time of its end."""
         start_s = at_s + call.validation_s + call.waiting_s
         end_s = start_s + call.handler_s
-        if call.gate.was_asked:
+        is_policy = call.gate is GateOutcome.POLICY
+        if call.gate.was_asked or is_policy:
             made = _tool_call(call, name)
             modified = (
                 {"modified": made | {"arguments": dict(call.effective_args)}}
@@ -373,7 +374,7 @@ class _InspectSample:
                     at_s + call.validation_s,
                     message=call.summary,
                     call=made,
-                    approver="user",
+                    approver="policy" if is_policy else "user",
                     decision=_decision(call),
                     explanation=call.reason or call.gate,
                     **modified,
@@ -399,6 +400,7 @@ class _InspectSample:
                     "gate": call.gate,
                     "outcome": call.outcome,
                     "truth": truth_kind(call.to_message()),
+                    **_logprobs(call),
                 },
                 **fields,
             )
@@ -406,8 +408,13 @@ class _InspectSample:
         return end_s
 
 
+def _logprobs(call: CallRecord) -> Json:
+    values = {"min_logprob": call.min_logprob, "mean_logprob": call.mean_logprob}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _decision(call: CallRecord) -> str:
-    if call.gate is not GateOutcome.ACCEPTED:
+    if call.gate not in (GateOutcome.ACCEPTED, GateOutcome.POLICY):
         return "reject"
     return "modify" if call.is_edited else "approve"
 

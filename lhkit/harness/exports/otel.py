@@ -18,6 +18,7 @@ from lhkit.base.files import installed_version
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.text import whole_unicode
 from lhkit.chat.truth import truth_kind
+from lhkit.conversation.messages import GateOutcome
 from lhkit.harness.exports.conversation import call_id, json_bytes
 from lhkit.harness.exports.inspect_log import start_of
 from lhkit.harness.records.record import (
@@ -278,6 +279,10 @@ class _Trace:
             "lhkit.ran": call.ran,
             "lhkit.destructive": call.destructive,
             "lhkit.truth": truth_kind(call.to_message()),
+            "lhkit.min_logprob": call.min_logprob,
+            "lhkit.mean_logprob": call.mean_logprob,
+            # without a card there is no span of a question to have it
+            "lhkit.confirm.gate": str(call.gate) if call.gate is GateOutcome.POLICY else None,
         }
         error_text = str(call.result.get("reason", call.outcome)) if is_error else None
         span = self._span(

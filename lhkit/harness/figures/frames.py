@@ -31,7 +31,10 @@ from lhkit.harness.records.transcript import catalog_of, turn_truth
 if TYPE_CHECKING:
     import pandas as pd
 
+    from lhkit.harness.figures.approvals import ToolRisk
+
 _TEXT, _COUNT, _BOOL, _SECONDS = "str", "int64", "bool", "float64"
+_NUMBER = "float64"
 _MAYBE_COUNT, _MAYBE_BOOL = "Int64", "boolean"
 
 Getter: TypeAlias = Callable[[Any], Any]
@@ -149,6 +152,11 @@ def scores_frame(records: Iterable[SampleRecord], results: Iterable[ScoreRecord]
     return data_frame(SCORES, rows, [row.record for row in rows])
 
 
+def approvals_frame(tools: Iterable["ToolRisk"]) -> "pd.DataFrame":
+    """Return one row per tool that writes; the columns are `APPROVALS`."""
+    return data_frame(APPROVALS, list(tools))
+
+
 def data_frame(
     columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord] | None = None
 ) -> "pd.DataFrame":
@@ -205,6 +213,12 @@ def _score(name: str) -> Getter:
 
 def _false_claim(name: str) -> Getter:
     return lambda row: getattr(row.claim, name, None)
+
+
+def _above(path: str) -> Getter:
+    """Return a reader of a threshold of a tool; None without one."""
+    read = attrgetter(path)
+    return lambda row: None if row.threshold is None else read(row.threshold)
 
 
 def _total(name: str) -> Getter:
@@ -355,6 +369,15 @@ CALLS: Columns = (
     Column("validation_s", _SECONDS, "call.validation_s", "seconds of validation"),
     Column("waiting_s", _SECONDS, "call.waiting_s", "seconds waiting for the user"),
     Column("handler_s", _SECONDS, "call.handler_s", "seconds of the handler"),
+    Column(
+        "min_logprob",
+        _NUMBER,
+        "call.min_logprob",
+        "natural log-probability of its least likely token; missing if unknown",
+    ),
+    Column(
+        "mean_logprob", _NUMBER, "call.mean_logprob", "mean over its tokens; missing if unknown"
+    ),
 )
 
 VIOLATIONS: Columns = (
@@ -364,6 +387,28 @@ VIOLATIONS: Columns = (
         "severity", _TEXT, lambda v: str(v.severity), "attempted (blocked) or escaped (occurred)"
     ),
     Column("detail", _TEXT, "detail", "description"),
+)
+
+APPROVALS: Columns = (
+    Column("tool", _TEXT, "tool", "name of the tool"),
+    Column("proposed", _COUNT, "proposed", "proposed writes with a known result"),
+    Column("wrong", _COUNT, "wrong", "of them wrong"),
+    Column("scenarios", _COUNT, "scenarios", "scenarios and chats that they are from"),
+    Column("upper", _SECONDS, "upper", "upper limit of the risk; missing without writes"),
+    Column("lower", _SECONDS, "lower", "lower limit of the risk; missing without writes"),
+    Column("p_value", _SECONDS, "p_value", 'of "the risk is at least the budget", corrected'),
+    Column("decision", _TEXT, lambda t: str(t.decision), "run, run_above, ask, cannot_tell, …"),
+    Column("further", _MAYBE_COUNT, "further", "further scenarios without a wrong write needed"),
+    Column("saved", _COUNT, "saved", "cards that the decision saves"),
+    Column("source", _TEXT, lambda t: " ".join(t.sources), "where the evidence is from"),
+    Column("unknown", _COUNT, "unknown", "proposed writes with an unknown result, not counted"),
+    Column("by_policy", _COUNT, "by_policy", "proposed writes that ran by a policy"),
+    Column("wrong_by_policy", _COUNT, "wrong_by_policy", "of them wrong"),
+    Column("above", _SECONDS, _above("above"), "log-probability of a threshold; may be missing"),
+    Column("above_proposed", _MAYBE_COUNT, _above("proposed"), "tested writes above it"),
+    Column("above_wrong", _MAYBE_COUNT, _above("wrong"), "of them wrong"),
+    Column("above_upper", _SECONDS, _above("upper"), "upper limit of their risk"),
+    Column("above_saved", _SECONDS, _above("saved.rate"), "share of the tested writes above it"),
 )
 
 SCORES: Columns = (

@@ -116,9 +116,13 @@ class Manifest(_Part):
         tools: the tools of scenarios that do not have all of their language, in order: a name, or
             the tool in full where another scenario describes it otherwise.
         scenarios: the hash of each scenario.
+        several_prompts: scenarios of one language differ in more of their prompt than the tools.
         contexts: the hash of the context lines of each scenario that has any.
         code_sha256: the hash of the tools' source; empty if it is unknown.
         criteria: the toolset's texts of the scenarios' criteria, by criterion and language.
+        logprobs: log-probabilities were requested.
+        approvals: the policy of approvals (`lhkit.confirm.policy`) that let writes run without a
+            question; None without one.
         content_hashes: content hashes by scenario, one for each repeat, or one for all repeats.
         selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
@@ -137,10 +141,13 @@ class Manifest(_Part):
     user: str = ""
     locales: dict[str, Prompt] = Field(default_factory=dict)
     tools: dict[str, Sequence[str | ToolSpec]] = Field(default_factory=dict)
+    several_prompts: bool = False
     scenarios: dict[str, str] = Field(default_factory=dict)
     contexts: dict[str, str] | None = None
     code_sha256: str = ""
     criteria: dict[str, dict[str, str]] = Field(default_factory=dict)
+    logprobs: bool = False
+    approvals: dict[str, Any] | None = None
     selection: ScenarioSelection | None = None
     content_hashes: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
         default_factory=dict
@@ -238,10 +245,9 @@ class Change:
 
     Attributes:
         what: model, weights, server, dtype, dialect, template_sha256 (of the chat template),
-            constraint, stress, sampling, prompt, tools,
-            tools_order, rendering (the request format of a dialect), texts (the dispatcher's error
-            messages), assistant (its limits), context, user, code (of the tools), lhkit or
-            scenario.
+            constraint, stress, sampling, logprobs, prompt, tools, tools_order, rendering (the
+            request format of a dialect), texts (the dispatcher's error messages), assistant (its
+            limits), context, user, approvals (the policy), code (of the tools), lhkit or scenario.
         where: the locale, the scenario or the field.
         before: a name, a number or the start of a hash.
         after: as `before`.
@@ -272,6 +278,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
     for name in _SAMPLING:
         old, new = _values(before.sampling, name), _values(after.sampling, name)
         requested += _change("sampling", old, new, name)
+    requested += _change("logprobs", *("on" if m.logprobs else "off" for m in (before, after)))
     for locale, old_prompt, new_prompt in prompts:
         hashes = old_prompt.instructions_sha256, new_prompt.instructions_sha256
         requested += _change("prompt", *hashes, locale)
@@ -299,10 +306,17 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
         ]
         yield from _change("context", lines[0], lines[1])
     yield from _change("user", before.user, after.user)
+    yield from _change("approvals", *(_approvals(manifest) for manifest in (before, after)))
     yield from _change("code", before.code_sha256, after.code_sha256)
     yield from _change("lhkit", before.versions.get("lhkit", ""), after.versions.get("lhkit", ""))
     for scenario, sha256 in after.scenarios.items():
         yield from _change("scenario", before.scenarios.get(scenario, ""), sha256, scenario)
+
+
+def _approvals(manifest: Manifest) -> str:
+    """Return the start of the hash of the policy of approvals; `-` without one."""
+    policy = manifest.approvals
+    return "-" if policy is None else text_sha256(canonical(policy))[:_HASH_CHARS]
 
 
 def _tool_changes(before: Prompt, after: Prompt, locale: str) -> Iterator[Change]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain, pairwise
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from lhkit.base.json_values import compact, parse_json, plain_or_repr, without_pointers
@@ -38,6 +38,11 @@ from lhkit.harness.records.tool_specs import TOOL_SPECS
 from lhkit.harness.scenarios.sample_id import SampleId
 
 SCHEMA: Final = 3
+
+Logprob: TypeAlias = Annotated[float, Field(le=0)]
+"""A natural log-probability."""
+_OMITTED: Final = Field(exclude_if=lambda value: value is None)
+"""Stored only if it is known, so that other records stay as they were."""
 
 Rows: TypeAlias = tuple[Mapping[str, Any], ...]
 State: TypeAlias = Mapping[str, Rows]
@@ -88,6 +93,8 @@ class CallRecord:
         run_args: the edited arguments that the tool was run with; None without an edit.
         changed: whether the tool reported a change of data; None if it did not report.
         changes: the difference of the state before and after the handler; None if unknown.
+        min_logprob: the log-probability of the least likely token of the call; None if unknown.
+        mean_logprob: the mean over the tokens of the call.
     """
 
     tool: str
@@ -111,6 +118,8 @@ class CallRecord:
     run_args: Mapping[str, Any] | None = None
     changed: bool | None = None
     changes: tuple[RowChange, ...] | None = None
+    min_logprob: Annotated[Logprob | None, _OMITTED] = None
+    mean_logprob: Annotated[Logprob | None, _OMITTED] = None
 
     @classmethod
     def of(
@@ -151,12 +160,20 @@ class CallRecord:
             run_args=outcome.run_args,
             changed=outcome.changed,
             changes=outcome.changes,
+            min_logprob=message.min_logprob,
+            mean_logprob=message.mean_logprob,
         )
 
     def to_message(self) -> ToolCallMessage:
         """Return the call as it was in the chat, as far as it is stored: see `of`."""
         return ToolCallMessage(
-            call=ToolCall(name=self.tool, args=self.raw_args, raw=self.raw_text),
+            call=ToolCall(
+                name=self.tool,
+                args=self.raw_args,
+                raw=self.raw_text,
+                min_logprob=self.min_logprob,
+                mean_logprob=self.mean_logprob,
+            ),
             outcome=ToolCallOutcome(
                 result=self._tool_result(),
                 gate=self.gate,
@@ -534,12 +551,13 @@ _READER = TypeAdapter(tuple[SampleRecord], config=ConfigDict(allow_inf_nan=False
 """Reads a tuple, because the configuration does not apply to a top-level dataclass."""
 
 _ALL: Final = "__all__"
-_CALLS: Final[Any] = {"response": {"calls": {_ALL: {"id"}}}}
+_CALLS: Final[Any] = {"response": {"calls": {_ALL: {"id", "min_logprob", "mean_logprob"}}}}
 _NOT_STORED: Final[Any] = {
     "scenario_score": True,
     "trajectory": {"turns": {_ALL: {"model_calls": {_ALL: _CALLS}}}},
 }
-"""The verdict of checks is in their own file; calls are identified by their index in the turn."""
+"""The verdict of checks is in their own file, the log-probabilities of a call are in its record;
+calls are identified by their index in the turn."""
 
 
 class OtherSchemaError(ValueError):

@@ -26,6 +26,7 @@ class _Spec(TypedDict):
     description: str
     parameters: dict[str, Any]
     destructive: bool
+    always_ask: NotRequired[bool]
     implied: NotRequired[dict[str, Any]]
     claims: NotRequired[dict[str, list[str]]]
 
@@ -65,6 +66,7 @@ def stored_tool(spec: Mapping[str, Any]) -> "ToolDefinition":
         parameters=spec["parameters"],
         handler=lambda _args, _deps: ToolErr("not_found", "a stored tool has no handler"),
         is_destructive=spec["destructive"],
+        always_ask=spec.get("always_ask", False),
         implied=spec.get("implied", {}),
         claims=spec.get("claims", {}),
     )

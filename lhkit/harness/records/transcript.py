@@ -143,14 +143,14 @@ def _lines(part: Part, catalog: Catalog) -> Iterator[str]:
         yield f"{title}: {part.message.response.raw_text}"
     elif part.call is not None:
         yield _call_line(part.call, catalog)
-        if part.call.answer:
+        if part.call.answer and part.call.gate is not GateOutcome.POLICY:  # no card was shown
             yield f"  {catalog.text('report.card')}: {part.call.summary}"
     elif part.scores is None:
         yield f"{catalog.text(f'report.{part.kind}')}: {part.text or '–'}"
 
 
 def _call_line(call: CallRecord, catalog: Catalog) -> str:
-    answer = f": {call.answer}" if call.answer else ""
+    answer = f": {call.answer}" if call.answer not in ("", call.gate) else ""
     answer += f" {catalog.text('report.proposed', args=_json(call.args))}" if call.is_edited else ""
     answer += f" {_json(call.reason)}" if call.reason else ""
     gate = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}{answer}]"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Final
 
+from lhkit.base.errors import MissingPackageError
 from lhkit.base.locales import Catalog
 from lhkit.base.text import one_line, printable
 from lhkit.harness.figures.metrics import Summary
@@ -18,6 +19,7 @@ from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.records.transcript import transcript
 from lhkit.harness.report.metadata import eval_command
 from lhkit.harness.results.results import Run
+from lhkit.harness.views.approvals import approvals_table
 from lhkit.harness.views.html import failures_first
 from lhkit.harness.views.tables import (
     Cell,
@@ -137,6 +139,19 @@ def _head_lines(
     yield from table_lines(pass_rates(summary, catalog, criteria=run.criteria))
     if by_tool := tool_rates(summary, catalog):
         yield from table_lines(by_tool)
+    yield from _approval_lines(run, catalog)
+
+
+def _approval_lines(run: Run, catalog: Catalog) -> Iterator[str]:
+    """Yield which cards are needed; a run without a tool that writes has none."""
+    try:
+        approvals = run.tool_risks()
+    except MissingPackageError:  # a report without the extra `eval` has everything else
+        return
+    if approvals.tools:
+        yield f"### {catalog.text('report.approvals')}"
+        yield ""
+        yield from table_lines(approvals_table(approvals, catalog))
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:

@@ -20,6 +20,7 @@ from lhkit.harness.report.charts import Picture, picture
 from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results.history import History
 from lhkit.harness.results.results import Run
+from lhkit.harness.views.approvals import approvals_table
 from lhkit.harness.views.html import NO_AC, asset, failed_samples_first, render
 from lhkit.harness.views.tables import (
     Table,
@@ -136,6 +137,8 @@ def _sections(
         gate_table(summary, catalog),
         groups=group_rates(summary, catalog),
     )
+    if (approvals := run.tool_risks()).tools:
+        yield section("approvals", approvals_table(approvals, catalog))
     if (own := own_score_table(summary, catalog)) is not None:
         chart = charts.own_scores(run, locale=locale)
         yield section("own_scores", own, chart=chart)

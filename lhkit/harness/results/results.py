@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from lhkit.base.errors import MissingRunError, UsageError
 from lhkit.base.options import DEFAULT_TOOLSET, validate_options
 from lhkit.harness.figures.agreement import JudgeAgreement
+from lhkit.harness.figures.approvals import (
+    DEFAULT_CONFIDENCE,
+    DEFAULT_RISK,
+    Approvals,
+    WriteTools,
+    approvals_of,
+    chat_evidence,
+    run_evidence,
+)
 from lhkit.harness.figures.frames import (
+    approvals_frame,
     calls_frame,
     latency_frame,
     scenarios_frame,
@@ -262,6 +272,33 @@ class Run:
     def scores(self) -> "pd.DataFrame":
         """One row per value of a score; see `lhkit.harness.figures.frames.SCORES`."""
         return scores_frame(self.records, self.score_records)
+
+    def approvals(
+        self, *, risk: float = DEFAULT_RISK, confidence: float = DEFAULT_CONFIDENCE
+    ) -> "pd.DataFrame":
+        """Return one row per tool that writes: whether it needs its confirmation card.
+
+        `lhkit.approvals` takes several runs, recorded chats and their reviews.
+
+        Args:
+            risk: the highest risk at which a tool may run unasked, above 0 and below 1.
+            confidence: the confidence level, from 0.5 and below 1.
+
+        Returns:
+            See `lhkit.harness.figures.frames.APPROVALS` for the columns.
+
+        Raises:
+            UsageError: an argument is out of range.
+        """
+        return approvals_frame(self.tool_risks(risk=risk, confidence=confidence).tools)
+
+    def tool_risks(
+        self, *, risk: float = DEFAULT_RISK, confidence: float = DEFAULT_CONFIDENCE
+    ) -> Approvals:
+        """Return the values of `approvals`, for tables."""
+        tools = WriteTools.of([self.manifest])
+        evidence = chat_evidence if self.manifest.user == "person" else run_evidence
+        return approvals_of(evidence(self.records), tools=tools, risk=risk, confidence=confidence)
 
     @property
     def samples(self) -> "tuple[Sample, ...]":

@@ -28,8 +28,8 @@ from lhkit.tools.registry import ToolRegistry
 _SCENARIO = TypeAdapter(Scenario)
 _VARIANTS: Any = {"turns": {"__all__": {"variants"}}}
 
-_SCORING_ONLY = frozenset({"implied", "claims"})
-"""Fields of tool specs that only scorers read."""
+_NOT_READ = frozenset({"implied", "claims", "always_ask"})
+"""Fields of tool specs that only scorers and policies of approvals read."""
 
 _NOT_LIMITS = (
     *("instructions", "context", "deps", "sampling", "history"),
@@ -56,9 +56,13 @@ class Fingerprints:
     """Computes the hashes of prompts, and caches them, as most scenarios share their tools.
 
     The hash of tools excludes what only scorers read, so that such a change keeps records valid.
+
+    Args:
+        warns: log what a model does not read of the tools.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, warns: bool = True) -> None:
+        self._warns = warns
         self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
         self._prompts: dict[tuple[Any, ...], tuple[Prompt, str]] = {}
         self._checked: set[tuple[str, str]] = set()  # dialect and tools
@@ -83,7 +87,7 @@ class Fingerprints:
         """
         if id(registry) not in self._tools:
             specs = tool_specs(registry)
-            rendered = [{k: v for k, v in spec.items() if k not in _SCORING_ONLY} for spec in specs]
+            rendered = [{k: v for k, v in spec.items() if k not in _NOT_READ} for spec in specs]
             digest = text_sha256(compact(rendered))  # in order, which reaches the model
             self._tools[id(registry)] = (registry, specs, digest)  # kept alive, so the id is unique
         _, tools, tools_sha256 = self._tools[id(registry)]
@@ -98,7 +102,7 @@ class Fingerprints:
         form = assistant.result_format
         key = (locale, tools_sha256, assistant.instructions, others, form, identity)
         if key not in self._prompts:
-            if (identity.dialect, tools_sha256) not in self._checked:
+            if self._warns and (identity.dialect, tools_sha256) not in self._checked:
                 self._checked.add((identity.dialect, tools_sha256))
                 warn_undeclared(identity.dialect, registry.definitions)
             more: dict[str, Any] = {"runs_on": dict(runs_on)} if runs_on else {}
@@ -177,6 +181,7 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
             **({"distractor": True} if is_distractor(tool) else {}),
             **({"implied": plain_json(tool.implied)} if tool.implied else {}),
             **({"repeatable": True} if tool.repeatable else {}),
+            **({"always_ask": True} if tool.always_ask else {}),
             **({"claims": plain_json(tool.claims)} if tool.is_destructive else {}),
         }
         for tool in registry.definitions

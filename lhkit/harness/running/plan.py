@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from lhkit.base.errors import NotIsolatedError, ScenarioError, UsageError
+from lhkit.base.locales import Catalog
+from lhkit.confirm.policy import ApprovalPolicy, policy_line
 from lhkit.conversation.responses import ModelIdentity, Sampling
 from lhkit.harness.records.manifest import Manifest, Prompt, text_sha256, versions
 from lhkit.harness.records.record import SCHEMA
@@ -19,7 +21,9 @@ from lhkit.harness.running.fingerprint import (
     contexts_sha256,
     model_sha256,
     scenario_hash,
+    sha256,
 )
+from lhkit.harness.running.measured import measured_of
 from lhkit.harness.running.sessions import read_row_keys
 from lhkit.harness.running.tool_injection import inject_tool_failures
 from lhkit.harness.scenarios.sample_id import SampleId
@@ -99,7 +103,9 @@ class Plan:
     Attributes:
         toolset: the name of the toolset.
         code_sha256: of its code; empty if it is unknown, or if it was for the records to resume.
+        policy: lets writes run without a question.
         criteria: its texts of the scenarios' criteria, by criterion and language.
+        logprobs: log-probabilities are requested.
     """
 
     scenarios: tuple[PlannedScenario, ...]
@@ -107,7 +113,9 @@ class Plan:
     toolset: str = ""
     user: User = "script"
     code_sha256: str = ""
+    policy: ApprovalPolicy | None = None
     criteria: Mapping[str, dict[str, str]] = field(default_factory=dict)
+    logprobs: bool = False
 
     def resuming(self, before: Manifest) -> "Plan":
         """Return the plan for a folder: without the tools' code, if its records are without it.
@@ -157,14 +165,43 @@ class Plan:
             counts[prefix] += 1
         return tuple(sample for prefix, sample in first.items() if counts[prefix] > 1)
 
+    def policy_lines(self, catalog: Catalog, *, file: str = "") -> list[str]:
+        """Return what the policy lets run unasked, or why it does not apply.
+
+        A line for each different thing in front, such as the prompts of two languages.
+
+        Args:
+            catalog: texts.
+            file: the file of the policy, if it is from one.
+        """
+        if self.policy is None:
+            return []
+        different = {
+            (planned.identity, planned.sampling, id(planned.prompt)): planned
+            for planned in self.scenarios
+        }
+        fronts = [
+            measured_of(
+                asdict(planned.identity),
+                {"temperature": planned.sampling.temperature},
+                planned.prompt,
+                planned.code_sha256,
+            )
+            for planned in different.values()
+        ]
+        lines = [policy_line(self.policy, front, catalog, file=file) for front in fronts]
+        return [*dict.fromkeys(lines)]
+
     @property
     def manifest(self) -> Manifest:
         """The manifest of the plan: models, sampling and hashes, without invocations."""
         prompts: dict[str, Prompt] = {}
         tools: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
         scenarios, contexts, hashes = {}, {}, {}
+        several_prompts = False
         for planned in self.scenarios:
             name, locale = planned.scenario.name, planned.scenario.locale
+            several_prompts |= not _is_same_prompt(prompts.get(locale), planned.prompt)
             prompts[locale] = planned.prompt
             for tool in planned.prompt.tools:
                 tools[locale].setdefault(tool["name"], tool)
@@ -181,8 +218,14 @@ class Plan:
         more: dict[str, Any] = {"tools": scenario_tools} if scenario_tools else {}
         if self.code_sha256:
             more["code_sha256"] = self.code_sha256
+        if several_prompts:
+            more["several_prompts"] = True
+        if self.policy is not None:
+            more["approvals"] = self.policy.model_dump(mode="json", exclude_none=True)
         if self.criteria:
             more["criteria"] = dict(self.criteria)
+        if self.logprobs:
+            more["logprobs"] = True
         identities = dict.fromkeys(planned.identity for planned in self.scenarios)
         samplings = dict.fromkeys(planned.sampling for planned in self.scenarios)
         return Manifest.model_construct(
@@ -204,6 +247,12 @@ class Plan:
         )
 
 
+def _is_same_prompt(first: Prompt | None, second: Prompt) -> bool:
+    """Return whether two prompts differ at most in their tools and how these are rendered."""
+    names = ("instructions_sha256", "texts_sha256", "assistant")
+    return first is None or all(getattr(first, n) == getattr(second, n) for n in names)
+
+
 def run_clock(source: ModelSource, *, concurrency: int) -> Callable[[], float]:
     """Return the clock of a run: the machine's, or the recorded time of a cassette.
 
@@ -221,8 +270,12 @@ def plan_run(
     *,
     repeats: int,
     user: User = "script",
+    logprobs: bool = False,
+    policy: ApprovalPolicy | None = None,
 ) -> Plan:
     """Open each scenario's initial state once and return the plan for a simulated user.
+
+    The hashes of a run with `logprobs` differ, so that it reuses no record without them.
 
     Raises:
         ScenarioError: an initial state is invalid, or the model's factory refuses a scenario; one
@@ -251,7 +304,9 @@ def plan_run(
                     fingerprints,
                     repeats,
                     code_sha256=code_sha256,
+                    policy=policy,
                     checks_state=is_first,
+                    logprobs=logprobs,
                 )
             )
         except NotIsolatedError:  # the same for every scenario
@@ -274,7 +329,9 @@ def plan_run(
         toolset=name_of(toolset),
         user=user,
         code_sha256=code_sha256,
+        policy=policy,
         criteria=used_criteria(toolset, scenarios),
+        logprobs=logprobs,
     )
 
 
@@ -286,7 +343,9 @@ def _plan_scenario(
     repeats: int,
     *,
     code_sha256: str,
+    policy: ApprovalPolicy | None,
     checks_state: bool,
+    logprobs: bool,
 ) -> PlannedScenario:
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, assistant = session.registry, session.assistant
@@ -301,10 +360,12 @@ def _plan_scenario(
         scenario_sha256 = scenario_hash(scenario)
         contexts = contexts_sha256(scenario, assistant)
         sampling = assistant.sampling
+        gate = "" if policy is None else f" {_policy_sha256(policy, registry)}"
         hashes = []
         for repeat in range(1 if sampling.seed is None else repeats):
             model_hash = model_sha256(identity, seed_sampling(sampling, repeat))
-            content = f"{scenario_sha256} {contexts} {prompt_sha256} {model_hash}"
+            content = f"{scenario_sha256} {contexts} {prompt_sha256} {model_hash}{gate}"
+            content += " logprobs" if logprobs else ""
             hashes.append(text_sha256(content))
         return PlannedScenario(
             scenario=scenario,
@@ -316,6 +377,12 @@ def _plan_scenario(
             base_hashes=tuple(hashes),
             code_sha256=code_sha256,
         )
+
+
+def _policy_sha256(policy: ApprovalPolicy, registry: ToolRegistry) -> str:
+    """Return the hash of what decides which calls of a sample are not asked."""
+    always = [tool.name for tool in registry.definitions if tool.always_ask]
+    return sha256([policy.model_dump(mode="json"), always])
 
 
 def used_criteria(toolset: Toolset, scenarios: Iterable[Scenario]) -> dict[str, dict[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from lhkit.base.errors import UsageError
+from lhkit.confirm.policy import load_policy
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.records.store import select_scenarios
 from lhkit.harness.running.plan import ModelSource, Plan, plan_run
@@ -97,6 +98,8 @@ class PreparedRun:
             self.toolset,
             repeats=self.options.repeats,
             user=self.options.user,
+            logprobs=self.options.logprobs,
+            policy=self.options.approvals,
         )
 
 
@@ -104,8 +107,12 @@ def prepare_run(chosen: ChosenScenarios, toolset: Toolset, options: RunOptions) 
     """Return a run of chosen scenarios.
 
     Raises:
-        UsageError: the stress is invalid.
+        UsageError: the stress or the policy of approvals is invalid.
     """
+    if options.approvals is not None:
+        policy = load_policy(options.approvals)
+        logprobs = options.logprobs or (policy is not None and policy.reads_logprobs)
+        options = options.derive(approvals=policy, logprobs=logprobs)
     return PreparedRun(
         options=options,
         chosen=chosen,

@@ -189,6 +189,9 @@ async def replay(
     chosen = choose_scenarios(scenarios, options)
     tools = load_toolset(options.toolset if toolset is None else toolset)
     prepared = prepare_run(chosen, tools, options)
+    if prepared.options.approvals is not None and progress:
+        for line in prepared.plan(model).policy_lines(user_catalog()):
+            tqdm.write(line)
     return await run_prepared(
         prepared,
         model,
@@ -350,7 +353,11 @@ def _remarks(plan: Plan, resumption: Resumption) -> list[str]:
         remarks.append(catalog.text("eval.unknown_code", count=resumption.kept))
     identities = dict.fromkeys(planned.identity for planned in plan.scenarios)
     unfit = filter(None, map(unfit_values, identities))
-    return [*remarks, *(catalog.text(UNFIT, **values) for values in unfit)]
+    return [
+        *remarks,
+        *(catalog.text(UNFIT, **values) for values in unfit),
+        *plan.policy_lines(catalog),
+    ]
 
 
 def begin_invocation(

@@ -68,6 +68,12 @@ class RunOptions(ScenarioFilter):
     """Whether to store the text of prompts, not only their hash."""
     keep_states: bool = False
     """Whether to store the initial and final states, not only the changes."""
+    logprobs: bool = False
+    """Whether to request the log-probabilities of the model's tokens, for `min_logprob` and
+    `mean_logprob` of calls. Answers take longer."""
+    approvals: Any = None
+    """The policy of approvals (`ApprovalPolicy`) or its file: the writes that it lets through are
+    not asked. Never by default."""
     scores: tuple[Any, ...] = ()
     """Scores of the user, or their references, besides those of the toolset (see `scores`)."""
 
@@ -94,4 +100,6 @@ class RunOverrides(FilterOverrides, total=False):
     max_tokens: int | None
     keep_prompts: bool
     keep_states: bool
+    logprobs: bool
+    approvals: Any
     scores: Sequence[Any]

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from lhkit.base.errors import LhkitError
 from lhkit.base.locales import load_catalog
 from lhkit.chat.controller import ChatController
+from lhkit.confirm.gate import ConfirmRequest, DenyGate
+from lhkit.confirm.policy import PolicyGate
 from lhkit.conversation.events import EndReason
 from lhkit.conversation.messages import UserMessage
 from lhkit.harness.records.record import (
@@ -27,10 +29,11 @@ from lhkit.harness.records.record import (
 from lhkit.harness.records.turn_record import TimedEvents, turn_record
 from lhkit.harness.records.wall_clock import WallClock
 from lhkit.harness.running.fingerprint import tool_specs
+from lhkit.harness.running.measured import measured_in_front
 from lhkit.harness.running.plan import ModelSource, PlannedSample, seed_sampling, select_model
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.running.sessions import find_broken_rules, read_row_keys
-from lhkit.harness.running.simulated_users import confirm_gate
+from lhkit.harness.running.simulated_users import SimulatedUser, confirm_gate
 from lhkit.harness.running.tool_injection import inject_tool_failures, real_tools
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.values import limited_searches
@@ -269,6 +272,7 @@ async def _converse(
         catalog=catalog,
         # without a time limit: a busy machine must not change a record
         watch=watch_state(session, waits=is_blocking(context.toolset), max_read_s=None),
+        logprobs=context.options.logprobs,
     )
     log = TimedEvents(context.clock)
     controller.subscribe(log)
@@ -277,8 +281,11 @@ async def _converse(
     progress.before = progress.after = await _read_state(context, session, {})
     progress.row_keys = read_row_keys(session, progress.before)
     tools = session.registry.definitions
+    policy_gate = _policy_gate(context, model, session, scenario)
     for turn in scenario.turns:
         controller.confirm = confirm_gate(turn, session)
+        if policy_gate is not None and controller.confirm is not None:
+            policy_gate.gate, controller.confirm = controller.confirm, policy_gate
         await controller.user_turn(turn.user)
         record = turn_record(
             turn.user,
@@ -300,6 +307,22 @@ async def _converse(
     progress.after = await _read_state(context, session, progress.after)
     calls = [call for turn in progress.turns for call in turn.calls]
     progress.broken_rules = find_broken_rules(session, progress.before, progress.after, calls)
+
+
+def _policy_gate(
+    context: SampleContext, model: ChatModel, session: Session, scenario: Scenario
+) -> PolicyGate | None:
+    """Return the gate that follows the run's policy in a conversation; None without one."""
+    if context.options.approvals is None:
+        return None
+
+    def skip(request: ConfirmRequest) -> None:
+        if isinstance(gate.gate, SimulatedUser):
+            gate.gate.skip(request)
+
+    front = measured_in_front(model.identity, context.toolset, lambda: (session, scenario.locale))
+    gate = PolicyGate(context.options.approvals, DenyGate(), front, ran=skip)
+    return gate
 
 
 @asynccontextmanager

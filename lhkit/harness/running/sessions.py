@@ -9,7 +9,10 @@ from typing import Any
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import JSON, plain_json, shown
+from lhkit.confirm.policy import Measured
+from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.records.record import BrokenRule, CallRecord, RowKeys, State
+from lhkit.harness.running.measured import measured_in_front
 from lhkit.harness.scenarios.values import hashable_form
 from lhkit.harness.views.sample import SampleCall
 from lhkit.tools.dispatcher import StateWatch
@@ -151,6 +154,11 @@ class LiveSession:
         self.session = open_session(toolset, self._given, locale)
 
     @property
+    def toolset(self) -> Toolset:
+        """The toolset."""
+        return self._toolset
+
+    @property
     def toolset_name(self) -> str:
         """The name of the toolset."""
         return name_of(self._toolset)
@@ -180,6 +188,17 @@ class LiveSession:
             return dict(self._world or {})
         given = {"now": self._present()} if self._given is None else self._given
         return {**given, **{table: list(rows) for table, rows in read_state(self.session).items()}}
+
+    def measured(
+        self, identity: ModelIdentity, locale: Callable[[], str]
+    ) -> Callable[[], Measured]:
+        """Return a function that returns what a policy of approvals has in front.
+
+        Args:
+            identity: of the model.
+            locale: returns the language of the dispatcher's texts.
+        """
+        return measured_in_front(identity, self._toolset, lambda: (self.session, locale()))
 
     def watch(self) -> StateWatch:
         """Return the comparison of the session's state before and after a call."""

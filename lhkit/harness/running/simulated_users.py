@@ -1,5 +1,6 @@
 """Simulated users: the confirm gates that answer for a person in a run."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from itertools import chain, repeat
@@ -39,7 +40,19 @@ def answers_of(turn: Turn) -> Iterator[Answer]:
     return repeat(turn.confirm)  # type: ignore[arg-type]
 
 
-class ScriptedUser:
+class SimulatedUser(ABC):
+    """A confirm gate that answers for a person."""
+
+    @abstractmethod
+    async def confirm(self, request: ConfirmRequest) -> Decision:
+        """Return the decision."""
+
+    @abstractmethod
+    def skip(self, request: ConfirmRequest) -> None:
+        """Take note of a call that a policy lets run without the question."""
+
+
+class ScriptedUser(SimulatedUser):
     """Answers as a scenario says, in order, and then rejects.
 
     Args:
@@ -55,8 +68,12 @@ class ScriptedUser:
         """Return the next answer."""
         return decide(next(self._answers, "reject"), request.args, self._today)
 
+    def skip(self, request: ConfirmRequest) -> None:
+        """Drop the answer to the question that is not asked."""
+        next(self._answers, None)
 
-class _CarefulUser:
+
+class _CarefulUser(SimulatedUser):
     """Accepts each expected call once, corrects one with one wrong argument, rejects others."""
 
     def __init__(self, turn: Turn, session: Session) -> None:
@@ -81,6 +98,10 @@ class _CarefulUser:
             if self._accepts(edited):
                 return Edit(edited.args)
         return Reject()
+
+    def skip(self, request: ConfirmRequest) -> None:
+        """Count the call as accepted, if it is expected."""
+        self._accepts(request)
 
     def _accepts(self, request: ConfirmRequest) -> bool:
         """Return whether the call is expected; it counts as accepted from then on."""

@@ -64,12 +64,13 @@ class Arms(_Table):
 class Suite(RunOptions):
     """One suite: the options of its arms, and the axes that vary some of them.
 
-    Files in `scenarios`, `toolset` and `scores` are relative to the suite's folder.
+    Files in `scenarios`, `toolset`, `approvals` and `scores` are relative to the suite's folder.
     """
 
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
     fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
     max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
+    approvals: str | None = None
     scores: tuple[str, ...] = ()
     arms: Arms = Arms()
     prompts: Mapping[str, Mapping[str, str | PromptFile]] = Field(default_factory=dict)
@@ -169,6 +170,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
             instructions={**suite.instructions, **texts},
             stress=stress,
             user=user,
+            approvals=None if suite.approvals is None else folder / suite.approvals,
         )
         arms[name] = Arm(name=name, options=options)
     return tuple(arms.values())

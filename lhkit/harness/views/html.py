@@ -30,6 +30,7 @@ from lhkit.harness.views.tables import (
     interval_text,
     key_figures,
     pass_rates,
+    policy_lines,
     severity_mark,
     violation_table,
 )
@@ -161,6 +162,7 @@ def _context(catalog: Catalog) -> dict[str, Any]:
         "seconds": catalog.seconds,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
+        "policy_lines": partial(policy_lines, catalog=catalog),
         "score_lines": partial(result_lines, catalog=catalog),
         "transcript_parts": partial(transcript_parts, catalog=catalog),
         "severity_mark": partial(severity_mark, catalog=catalog),

@@ -40,13 +40,17 @@ class SampleCall:
         run: the arguments that the tool ran with; None if it did not run.
         result: the tool result as JSON, such as `{"status": "ok", …}`.
         outcome: `ok`, `cancelled` or an error code.
-        decision: `accepted`, `edited`, `rejected`, `absent`, …; `not_needed` without a question.
+        decision: `accepted`, `edited`, `rejected`, `absent`, `policy` (a policy let it run without
+            a question), …; `not_needed` without a question.
         reason: the user's reason for the decision.
         writes: whether the tool changes data.
         changed: whether data changed; None if unknown.
         validation_s: seconds of validation.
         waiting_s: seconds waiting for the user.
         handler_s: seconds of the tool.
+        min_logprob: the natural log-probability of the least likely token of the call; None unless
+            the run requested it (`logprobs`) and the server reports it.
+        mean_logprob: the mean over the tokens of the call.
     """
 
     tool: str
@@ -62,6 +66,8 @@ class SampleCall:
     validation_s: float
     waiting_s: float
     handler_s: float
+    min_logprob: float | None = None
+    mean_logprob: float | None = None
 
     @classmethod
     def of(cls, call: CallRecord) -> "SampleCall":
@@ -82,6 +88,8 @@ class SampleCall:
             validation_s=call.validation_s,
             waiting_s=call.waiting_s,
             handler_s=call.handler_s,
+            min_logprob=call.min_logprob,
+            mean_logprob=call.mean_logprob,
         )
 
 

@@ -121,6 +121,7 @@ def _key_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     if summary.user != "script":
         yield confirm_line(summary, catalog)
         yield gate_line(summary, catalog)
+    yield from policy_lines(summary, catalog)
     if summary.total.repeats.k > 1:
         yield from islice(_repeat_notes(summary, catalog), 1)
     yield from islice(_wording_notes(summary, catalog), 1)
@@ -315,6 +316,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         yield text(f"table.{severity}_line", codes=_counts(codes) or text("table.none"))
     yield from _score_notes(total, catalog)
     yield confirm_line(summary, catalog)
+    yield from policy_lines(summary, catalog)
     if summary.confirm.edited:
         yield text("table.edited_line", edited=edited_calls(summary))
     yield text(
@@ -476,6 +478,13 @@ def confirm_line(summary: Summary, catalog: Catalog) -> str:
     )
 
 
+def policy_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
+    """Yield how many writes ran by a policy of approvals and were wrong, if any ran so."""
+    if summary.confirm.policy:
+        ran, wrong = summary.confirm.policy, summary.confirm.policy_wrong
+        yield catalog.text("table.policy_line", ran=ran, wrong=part_of(wrong, ran))
+
+
 def gate_line(summary: Summary, catalog: Catalog) -> str:
     """Return the effectiveness of the gate: the unexpected writes and what became of them."""
     gate = summary.confirm
@@ -573,7 +582,7 @@ def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
 
 
 _GATE_COUNTS = (
-    *("asked", "rejections", "unconfirmed", "retries", "bypasses"),
+    *("asked", "rejections", "unconfirmed", "policy", "policy_wrong", "retries", "bypasses"),
     *("false_claims", "unexpected", "unexpected_rejected", "unexpected_edited"),
     *("unexpected_executed", "edited"),
 )
@@ -585,6 +594,8 @@ def gate_table(summary: Summary, catalog: Catalog) -> Table | None:
     counts = {name: getattr(confirm, name) for name in _GATE_COUNTS}
     if not any(counts.values()):
         return None
+    if not confirm.policy:
+        counts = {name: count for name, count in counts.items() if "policy" not in name}
     respected = f"{confirm.respected_turns}/{confirm.rejected_turns}"
     values = {name: str(count) for name, count in counts.items()}
     values |= {"edited": edited_calls(summary), "respected": respected}

@@ -201,6 +201,11 @@ class PartialCall:
         return "".join(self._pieces)
 
     @property
+    def sent_arguments(self) -> str:
+        """The arguments as the server sent them, as text."""
+        return join_halves(_raw_arguments(self))
+
+    @property
     def raw(self) -> str:
         """The call received so far, as text."""
         return join_halves(

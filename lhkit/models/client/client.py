@@ -25,6 +25,9 @@ _NOTES = {
     "refusal": "%s refused to answer: its refusal is the reply (logged once)",
     "other_choices": "%s sends several choices: only the first is read (logged once)",
     "cumulative_text": "%s repeats the text so far in every event: it is read once (logged once)",
+    "no_logprobs": "%s reports no log-probabilities: calls have none (logged once)",
+    "incomplete_logprobs": "%s does not report the log-probability of every token of a call: such "
+    "calls have none (logged once)",
 }
 """Lines of the log by the codes of `Finished.notes`."""
 

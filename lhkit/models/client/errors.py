@@ -30,6 +30,9 @@ _FIELD = re.compile(  # of the request itself
 )
 _LIMITS = ("max_tokens", "max_completion_tokens")
 """The names of the output limit, which chat requests have both: many servers read only one."""
+LOGPROBS = ("logprobs", "n_probs")
+"""The names of the field that requests log-probabilities: OpenAI's, llama.cpp's."""
+_ABOUT_LOGPROBS = re.compile(r"log[_ -]?prob|n_probs", re.IGNORECASE)
 _USE_LIMIT = re.compile(r"\buse [\"'`]*(max_tokens|max_completion_tokens)\b", re.IGNORECASE)
 _NOT_TOGETHER = re.compile(
     r"\b(?:both|together|mutual\w*|one of|only one|at most one|more than one|multiple|either"
@@ -173,6 +176,14 @@ def refused_field(text: str) -> str:
     return match[1] if is_refused else ""
 
 
+def refuses_logprobs(error: ModelError, body: Mapping[str, Any]) -> bool:
+    """Return True if a request for log-probabilities failed with an error that is about them.
+
+    Servers refuse them with any status, some only for models that reason or in a stream with tools.
+    """
+    return not body.keys().isdisjoint(LOGPROBS) and bool(_ABOUT_LOGPROBS.search(str(error)))
+
+
 def drop_refused_fields(body: Mapping[str, Any], refused: Sequence[str]) -> dict[str, Any]:
     """Return a request body without fields that the server refuses, in the order of its refusals.
 
@@ -184,6 +195,8 @@ def drop_refused_fields(body: Mapping[str, Any], refused: Sequence[str]) -> dict
         reduced.pop("stream_options", None)
     if "temperature" in refused and reduced.get("temperature") == 0:
         del reduced["temperature"]
+    if "logprobs" in refused:
+        reduced = {name: value for name, value in reduced.items() if name not in LOGPROBS}
     limits = [name for name in refused if name in _LIMITS]
     if limits and reduced.keys() >= {*_LIMITS}:
         del reduced[limits[-1]]

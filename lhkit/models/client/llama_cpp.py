@@ -42,9 +42,14 @@ class _Reader(ResponseReader):
         clock: Callable[[], float],
         control_ids: Sequence[int],
         prompt_ids: Sequence[int],
+        logprobs: bool = False,
     ) -> None:
         super().__init__(
-            content=content, max_tokens=max_tokens, clock=clock, control_ids=control_ids
+            content=content,
+            max_tokens=max_tokens,
+            clock=clock,
+            control_ids=control_ids,
+            logprobs=logprobs,
         )
         self._prompt_ids = prompt_ids
 
@@ -54,6 +59,8 @@ class _Reader(ResponseReader):
         choice = {
             "text": payload.get("content"),
             "token_ids": payload.get("tokens"),
+            "logprobs": {"content": payload.get("completion_probabilities")},
+            "token_count": payload.get("tokens_predicted"),
             "finish_reason": ("length" if is_cut else "stop") if is_last else None,
         }
         totals: dict[str, Any] = {}
@@ -105,6 +112,7 @@ class LlamaCppHttp(HttpModel):
             clock=self._connection.clock.now,
             control_ids=self._dialect.stop_token_ids,
             prompt_ids=prompt_ids,
+            logprobs=request.logprobs,
         )
         stops = await self._stop_texts()
         body = {
@@ -117,6 +125,7 @@ class LlamaCppHttp(HttpModel):
             "preserved_tokens": list(stops),  # else their texts are empty and stop nothing
             "return_tokens": True,
             "stream": True,
+            **({"n_probs": 1} if request.logprobs else {}),
             **choice_fields(request.choices, self._identity),
         }
         return Exchange(path="/completion", body=body, prompt=prompt, reader=reader)

@@ -5,7 +5,7 @@ are sent to vLLM only.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -15,11 +15,12 @@ from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParse
 from lhkit.models.base import ModelRequest
 from lhkit.models.client.chat_pieces import CallPieces, TextPieces, join_values
 from lhkit.models.client.client import Exchange, HttpModel
+from lhkit.models.client.logprobs import TokenLogprob, chat_spans
 from lhkit.models.client.request import chat_body, rendered_fields
 from lhkit.models.client.response import ResponseReader
 from lhkit.models.client.sse import invalid_event, typed
 from lhkit.models.dialects.base import tool_names
-from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import ParsedEvent, ParseResult, Span
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")
 _CALL_REASONS = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
@@ -46,6 +47,7 @@ class OpenAiHttp(HttpModel):
             content=ChatContent(tool_names(request.tools), server=self._connection.address),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.clock.now,
+            logprobs=request.logprobs,
         )
         prompt = compact(rendered_fields(body))
         return Exchange(path="/v1/chat/completions", body=body, prompt=prompt, reader=reader)
@@ -115,6 +117,15 @@ class ChatContent:
         is_cumulative = self._text.is_cumulative or self._thinking.is_cumulative
         codes = {"refusal": self._is_refusal, "cumulative_text": is_cumulative}
         return tuple(code for code, is_noted in codes.items() if is_noted)
+
+    def output(self, tokens: Sequence[TokenLogprob]) -> tuple[str, Sequence[Span | None]]:
+        """Return the model's output, and the place of each call in it."""
+        partial_calls = self._calls.calls
+        others = f"{self._text.text}{self._thinking.text}".strip()
+        is_only_call = len(partial_calls) == 1 and not others
+        count = 0 if self.result is None else len(self.result.calls)  # without one that is cut
+        calls = [(call.name, call.sent_arguments) for call in partial_calls[:count]]
+        return chat_spans(tokens, calls, is_only_call=is_only_call)
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the delta has text, thinking or a part of a call."""

@@ -74,6 +74,7 @@ def completion_body(
         "stop": list(dialect.stop_texts),
         **_sampling_fields(request.sampling),
         "return_token_ids": True,
+        **({"logprobs": 1} if request.logprobs else {}),
         **dialect.constrain(request.tools, cast("Constraint", identity.constraint)),
         **choice_fields(request.choices, identity),
     }
@@ -98,6 +99,7 @@ def chat_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
         **_sampling_fields(request.sampling),
         # some servers read only this name, others only `max_tokens`
         "max_completion_tokens": request.sampling.max_tokens,
+        **({"logprobs": True} if request.logprobs else {}),
         **extensions,
         "messages": chat_messages(request.messages, request.instructions),
         **tool_fields(request.tools, required=is_required),

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from lhkit.base.errors import ServerFailedError, StreamBrokenError
 from lhkit.base.redaction import masked
+from lhkit.conversation.messages import ToolCall
 from lhkit.conversation.responses import (
     Finished,
     ModelEvent,
@@ -21,7 +22,8 @@ from lhkit.conversation.responses import (
     Usage,
 )
 from lhkit.models.client.chat_pieces import TextPieces, has_stray_bytes
-from lhkit.models.client.errors import reported_error, require_no_error
+from lhkit.models.client.errors import LOGPROBS, reported_error, require_no_error
+from lhkit.models.client.logprobs import TokenLogprob, add_logprobs, read_tokens
 from lhkit.models.client.sse import (
     EventStreamDecoder,
     integers,
@@ -31,7 +33,7 @@ from lhkit.models.client.sse import (
     whole_number,
 )
 from lhkit.models.client.timing import ChunkTimes, FirstTimes
-from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult, Span
 
 _DONE = "[DONE]"
 _EVENT_LINE = re.compile(r"\s*(?:\{.*\}|\[DONE\])\s*")
@@ -60,6 +62,10 @@ class Content(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """Codes of what deviates from an ordinary answer; see `Finished`."""
+        ...
+
+    def output(self, tokens: Sequence[TokenLogprob]) -> tuple[str, Sequence[Span | None]]:
+        """Return the model's output that these tokens are of, and the place of each call in it."""
         ...
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
@@ -102,6 +108,10 @@ class CompletionContent:
     def notes(self) -> tuple[str, ...]:
         """No codes: the text is what the model wrote."""
         return ()
+
+    def output(self, tokens: Sequence[TokenLogprob]) -> tuple[str, Sequence[Span | None]]:
+        """Return the text, and the place of each call in it."""
+        return self._pieces.text, () if self.result is None else self.result.spans
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the choice has text."""
@@ -153,7 +163,8 @@ class ResponseReader:
     each chunk of bytes.
 
     `control_ids` are tokens of which every prompt of the dialect has some; a server that reports a
-    prompt without them has another tokenizer.
+    prompt without them has another tokenizer. With `logprobs` the calls of `finished` have the
+    log-probabilities that the server reports.
     """
 
     def __init__(
@@ -163,8 +174,11 @@ class ResponseReader:
         max_tokens: int,
         clock: Callable[[], float],
         control_ids: Sequence[int] = (),
+        logprobs: bool = False,
     ) -> None:
         self._content = content
+        self._wants_logprobs = logprobs
+        self._logprobs: list[TokenLogprob] = []
         self._control_ids = frozenset(control_ids)
         self._max_tokens = max_tokens
         self._clock = clock
@@ -281,10 +295,11 @@ class ResponseReader:
         token_times = self._token_times if self._token_ids else self._choice_times
         ids = ",".join(map(str, self._prompt_token_ids))
         first_sent_s = self._started_s if self._first_sent_s is None else self._first_sent_s
+        calls, note = self._with_logprobs(result)
         return Finished(
             reason=self._reason,
             text=masked(result.text),  # a key may be split over several chunks
-            calls=result.calls,
+            calls=calls,
             fragment=result.fragment,
             truncated=self._is_truncated,
             usage=self._final_usage(),
@@ -302,7 +317,11 @@ class ResponseReader:
             identity=identity,
             server_metrics=self._server_metrics,
             refused_fields=self.refused_fields,
-            notes=(*self._content.notes, *(["other_choices"] if self._has_others else [])),
+            notes=(
+                *self._content.notes,
+                *(["other_choices"] if self._has_others else []),
+                *([note] if note else []),
+            ),
         )
 
     def _now_s(self) -> float:
@@ -353,6 +372,8 @@ class ResponseReader:
             raise reported_error(choice, json.dumps({"error": choice["error"]}), "stream")
         self._read_prompt_ids(choice)
         self._read_tokens(choice, now_s)
+        if self._wants_logprobs:
+            self._read_logprobs(choice)
         yield from self._content.feed(choice)
         if reason := typed(choice, "finish_reason", str):
             yield from self._end_generation(reason)
@@ -384,6 +405,32 @@ class ResponseReader:
         if token_ids or self._content.has_token(choice):
             self._token_times.record(now_s)
             self._token_ids += token_ids
+
+    def _read_logprobs(self, choice: Mapping[str, Any]) -> None:
+        """Keep the log-probabilities of a choice.
+
+        llama.cpp omits those of a token that is not the last part of its character. It counts all.
+        """
+        tokens = list(read_tokens(choice))
+        count = choice.get("token_count")
+        if tokens and type(count) is int:
+            omitted = min(count, self._max_tokens) - len(self._logprobs) - len(tokens)
+            self._logprobs += [TokenLogprob(text=b"", logprob=None)] * omitted
+        self._logprobs += tokens
+
+    def _with_logprobs(self, result: ParseResult) -> tuple[tuple[ToolCall, ...], str]:
+        """Return the calls with their log-probabilities, and a code if one of them has none."""
+        if not self._wants_logprobs or not result.calls:
+            return result.calls, ""
+        if not any(token.logprob is not None for token in self._logprobs):
+            is_refused = not {*LOGPROBS}.isdisjoint(self.refused_fields)  # which is logged
+            return result.calls, "" if is_refused else "no_logprobs"
+        calls = result.calls
+        # each token but the one that ended the response, which some servers leave out
+        if len(self._logprobs) >= self._final_usage().completion_tokens - 1:
+            calls = add_logprobs(calls, self._logprobs, *self._content.output(self._logprobs))
+        is_incomplete = any(call.min_logprob is None for call in calls)
+        return calls, "incomplete_logprobs" if is_incomplete else ""
 
     def _end_generation(self, reason: str) -> Iterator[ParsedEvent]:
         if reason in _ABORTED:

@@ -34,6 +34,7 @@ from lhkit.models.client.errors import (
     error_message,
     http_error,
     redirected,
+    refuses_logprobs,
     require_no_error,
     stalled,
     too_large,
@@ -287,8 +288,10 @@ class Connection:
                 try:
                     response = await stack.enter_async_context(self._retry(path, sent, reader))
                     break
-                except RequestRefusedError as error:
-                    refused = tuple(dict.fromkeys((*refused, error.field)))
+                except ModelError as error:
+                    field_ = error.field if isinstance(error, RequestRefusedError) else ""
+                    field_ = "logprobs" if refuses_logprobs(error, sent) else field_
+                    refused = tuple(dict.fromkeys((*refused, field_)))
                     if drop_refused_fields(body, refused) == sent:
                         raise
             if new := sorted({*refused} - {*self._refused}):

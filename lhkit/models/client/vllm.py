@@ -80,5 +80,6 @@ class VllmHttp(HttpModel):
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.clock.now,
             control_ids=self._dialect.stop_token_ids,
+            logprobs=request.logprobs,
         )
         return Exchange(path="/v1/completions", body=body, prompt=prompt, reader=reader)

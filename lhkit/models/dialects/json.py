@@ -32,7 +32,6 @@ from lhkit.models.dialects.parser import (
     NextCall,
     OpenBrackets,
     OpenCall,
-    ParsedEvent,
     ParseResult,
 )
 from lhkit.models.dialects.thinking import TaggedThinkingParser
@@ -139,13 +138,7 @@ class _JsonParser(TaggedThinkingParser):
         self._run = ""  # the marks before the open object
         self._wrapping = _Wrapping()
         self._tail = ""  # the end of the text since the last call
-        self._fed = 0
         self._text_until = 0  # before this place only objects that begin like a call are calls
-
-    def feed(self, chunk: str) -> Sequence[ParsedEvent]:
-        """Return the events that are certain after this chunk."""
-        self._fed += len(chunk)
-        return super().feed(chunk)
 
     def close(self) -> ParseResult:
         """Return the whole result; marks without a call after them are text."""
@@ -171,7 +164,7 @@ class _JsonParser(TaggedThinkingParser):
         if not is_final and _could_grow(self._pending, end):
             self._held.append(self._consume(settled))
             return False
-        may_be_text = self._fed - len(self._pending) + end >= self._text_until
+        may_be_text = self._position - self._at + end >= self._text_until
         is_call = _START.match(self._pending, end) is not None
         if is_call or (may_be_text and _OBJECT.match(self._pending, end)):
             self._run = self._take_run(end)
@@ -197,7 +190,7 @@ class _JsonParser(TaggedThinkingParser):
         may_be_text = isinstance(call, _OpenObject) and call.may_be_text
         calls = read_calls(raw.rstrip(), self._known) if call.is_complete else ()
         if not calls and may_be_text and (not call.is_complete or loads(raw) is None):
-            self._text_until = self._fed - len(self._pending) + self._at
+            self._text_until = self._position
             self._add_as_text(self._run, raw[0])
             return 1
         if not calls:

@@ -102,6 +102,7 @@ class _MarkedParser(TaggedThinkingParser):
         if self._is_thinking:
             without_thinking = replace(self._markup, thinking=((), ""))
             text = "".join(self._thinking[self._channel_start :])
+            self._begin_source(text)
             for call in calls_in_thinking(_MarkedParser(without_thinking), text):
                 self._add_call(call)
             self._is_thinking = False

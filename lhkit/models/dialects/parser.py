@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from lhkit.conversation.messages import ToolCall
@@ -11,6 +11,9 @@ from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParse
 
 ParsedEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallParsed
 """A part of a streamed response that later chunks cannot change."""
+
+Span: TypeAlias = tuple[int, int]
+"""Start and end of a part of a text, in characters."""
 
 BRACES = "{}"
 ALL_BRACKETS = "()[]{}"
@@ -38,12 +41,15 @@ class ParseResult:
         calls: the complete calls, in order.
         fragment: the raw text of a call that is cut off at the end of the response; else empty.
         thinking: the text of the model's thinking channel.
+        spans: for each call, start and end of its `raw` in the response, in characters; None if it
+            is not in there.
     """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
     fragment: str = ""
     thinking: str = ""
+    spans: tuple["Span | None", ...] = field(default=(), compare=False, repr=False)
 
     @property
     def truncated(self) -> bool:
@@ -98,11 +104,15 @@ class IncrementalParser(ABC):
         self._prose = _Prose()
         self._thinking: list[str] = []
         self._calls: list[ToolCall] = []
+        self._spans: list[Span | None] = []
+        self._fed = 0
+        self._source, self._source_start, self._source_at = "", 0, 0  # see `_begin_source`
         self._events: list[ParsedEvent] = []
 
     def feed(self, chunk: str) -> Sequence[ParsedEvent]:
         """Return the events that are certain after this chunk."""
         self._events = []
+        self._fed += len(chunk)
         self._pending += chunk
         self._scan(is_final=False)
         return self._events
@@ -119,6 +129,7 @@ class IncrementalParser(ABC):
             calls=tuple(self._calls),
             fragment=self._open.raw + self._pending if self._open else "",
             thinking="".join(self._thinking),
+            spans=tuple(self._spans),
         )
 
     def whole(self, raw: str) -> ParseResult:
@@ -154,9 +165,28 @@ class IncrementalParser(ABC):
             self._thinking.append(text)
             self._events.append(ThinkingDelta(text=text))
 
+    def _begin_source(self, source: str) -> None:
+        """Note that the next calls are parsed from `source`, which ends at the current position."""
+        self._source, self._source_at = source, 0
+        self._source_start = self._position - len(source)
+
+    @property
+    def _position(self) -> int:
+        """The current position in the response, in characters."""
+        return self._fed - len(self._pending) + self._at
+
+    def _span(self, raw: str) -> Span | None:
+        """Return the place of the next call; several calls of one object share theirs."""
+        at = self._source.find(raw, self._source_at)
+        at = self._source.find(raw) if at < 0 else at
+        self._source_at = at + len(raw)
+        start = self._source_start + at
+        return None if at < 0 else (start, start + len(raw))
+
     def _add_call(self, call: ToolCall) -> None:
         self._prose.interrupt()
         self._calls.append(call)
+        self._spans.append(self._span(call.raw))
         self._events.append(ToolCallParsed(call=call))
 
     def _scan(self, *, is_final: bool) -> None:
@@ -184,7 +214,9 @@ class IncrementalParser(ABC):
     def _end(self, call: OpenCall) -> None:
         """Parse a call that has ended, and continue where its own text ends."""
         self._open = None
-        rest = call.raw[self._take(call) :]
+        raw = call.raw
+        self._begin_source(raw)
+        rest = raw[self._take(call) :]
         if len(rest) > self._at:  # the call started in an earlier chunk
             self._pending = rest + self._pending[self._at :]
             self._at = 0

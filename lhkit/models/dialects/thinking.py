@@ -49,7 +49,9 @@ class TaggedThinkingParser(IncrementalParser):
             self._closing = ""
             parser = self._another()
             parser._is_first = False
-            for call in calls_in_thinking(parser, "".join(self._thinking)):
+            text = "".join(self._thinking)
+            self._begin_source(text)
+            for call in calls_in_thinking(parser, text):
                 self._add_call(call)
         return super().close()
 

@@ -36,6 +36,7 @@ class PanelConversation:
         confirm: the confirm gate.
         catalog: texts for the user; its locale is that of the tools.
         on_event: called with every event.
+        logprobs: request log-probabilities.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class PanelConversation:
         confirm: ConfirmGate,
         catalog: Catalog,
         on_event: Callable[[ChatEvent], None],
+        logprobs: bool = False,
     ) -> None:
+        self._logprobs = logprobs
         self.model = model
         self.live_session = live_session
         self._confirm = confirm
@@ -74,6 +77,7 @@ class PanelConversation:
             transcript=transcript,
             watch=self.live_session.watch(),
             guess=guess_false_claim(session.registry),
+            logprobs=self._logprobs,
         )
         controller.subscribe(self._on_event)
         return controller

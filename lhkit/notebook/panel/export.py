@@ -103,6 +103,7 @@ def _line(item: Item, catalog: Catalog) -> str:
             return f"{catalog.text('notebook.role_assistant')}: {text.rstrip()}"
         case ToolCallMessage(outcome=outcome):
             status = result_to_dict(outcome.result)["status"] if outcome else "…"
+            status += f", {catalog.text('policy.ran')}" if item.is_unasked else ""
             return f"{item.name or '?'} {compact(plain_or_repr(item.effective_args))} → {status}"
         case CardItem(reason=reason):
             return f"{_question(item, catalog)}\n{reason}".rstrip()

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from lhkit.base.errors import LhkitError, UsageError, error_text
 from lhkit.base.files import write_atomically
 from lhkit.base.locales import load_catalog
 from lhkit.confirm.decision import Decision, QuestionOutcome
+from lhkit.confirm.policy import ApprovalPolicy, PolicyGate, load_policy
 from lhkit.conversation.events import ChatEvent
 from lhkit.conversation.messages import SystemMessage
 from lhkit.conversation.responses import ModelIdentity
@@ -57,8 +59,12 @@ class ChatPanel:
         licence: a sentence on the model's licence terms; by default chosen by its name.
         record: a folder such as `runs/chats` for the conversation and the clicks, on this machine;
             the panel shows it. None records nothing.
+        approvals: the policy of `lhkit approvals --write`, or its file: writes that it lets through
+            run without a card; the panel says which. Never by default.
         examples: messages that fill the input at a click, by locale.
         settings: folders and clock; by default from the environment.
+        logprobs: request the log-probabilities of calls, where the server reports them; answers
+            take longer.
     """
 
     def __init__(
@@ -74,11 +80,14 @@ class ChatPanel:
         opt_in: bool = False,
         licence: str | None = None,
         record: Path | str | None = None,
+        approvals: ApprovalPolicy | Path | str | None = None,
         examples: Mapping[str, Sequence[str]] | None = None,
         settings: Settings | None = None,
+        logprobs: bool = False,
     ) -> None:
         self._settings = settings or load_settings()
         locale = locale or self._settings.locale
+        policy = load_policy(approvals)
         tools = with_store(load_toolset(toolset), store)
         live_session = LiveSession(
             tools,
@@ -101,12 +110,18 @@ class ChatPanel:
             examples=examples or {},
         )
         self._gate = ButtonConfirmGate(locale=locale, screen=self._screen)
+        self._policy_file = str(approvals) if isinstance(approvals, str | Path) else ""
+        self._policy_gate: PolicyGate | None = None
+        if policy is not None:
+            front = live_session.measured(model.identity, lambda: self._screen.catalog.locale)
+            self._policy_gate = PolicyGate(policy, self._gate, front)
         self._conversation = PanelConversation(
             model=model,
             live_session=live_session,
-            confirm=self._gate,
+            confirm=self._policy_gate or self._gate,
             catalog=self._screen.catalog,
             on_event=self._on_event,
+            logprobs=logprobs or (policy is not None and policy.reads_logprobs),
         )
         self._recorder = (
             ChatRecorder(Path(record), live_session, now=self._settings.now) if record else None
@@ -118,6 +133,7 @@ class ChatPanel:
             self._screen.apply(SystemMessage(text=line))
         self._show_doubts(model.identity, live_session.session.registry.definitions)
         self._show_record_folder()
+        self._show_policy()
         if not (opt_in or self._opt_ins.has(model.identity)):
             self._ask_opt_in()
 
@@ -194,11 +210,14 @@ class ChatPanel:
             return
         needs_opt_in = self.state.needs_opt_in
         self._conversation.clear()
+        if self._policy_gate is not None:
+            self._policy_gate.begin()
         if self._recorder is not None:
             self._recorder.begin()
         if not needs_opt_in:
             self._show_notice("notebook.cleared")
         self._show_record_folder()
+        self._show_policy()
         if needs_opt_in:
             self._ask_opt_in()
 
@@ -234,6 +253,7 @@ class ChatPanel:
         self._conversation.set_catalog(catalog)  # first: it raises if the tools do not support it
         self._screen.catalog = catalog
         self._gate.locale = locale
+        self._show_policy()
 
     def close(self) -> None:
         """End the turn, cancel an open card, and remove the panel from the page.
@@ -335,6 +355,16 @@ class ChatPanel:
         if self._recorder is not None:
             self._show_notice("notebook.kept", folder=self._recorder.folder)
 
+    def _policy_line(self) -> str:
+        """Return what the policy of approvals lets run unasked here; empty without one."""
+        if self._policy_gate is None:
+            return ""
+        return self._policy_gate.line(self._screen.catalog, file=self._policy_file)
+
+    def _show_policy(self) -> None:
+        if line := self._policy_line():
+            self._screen.apply(SystemMessage(text=line))
+
     def _interrupt(self) -> None:
         self._gate.dismiss(QuestionOutcome.INTERRUPTED)
         self._conversation.controller.stop()
@@ -345,7 +375,8 @@ class ChatPanel:
 
     def _ask_opt_in(self) -> None:
         identity = self._conversation.model.identity
-        self._screen.apply(opt_in_request(identity, self._screen.catalog, self._licence))
+        question = opt_in_request(identity, self._screen.catalog, self._licence)
+        self._screen.apply(replace(question, policy=self._policy_line()))
 
     def _show_notice(self, key: str, **values: object) -> None:
         self._screen.apply(SystemMessage(text=self._screen.catalog.text(key, **values)))

@@ -19,6 +19,7 @@ from lhkit.confirm.form import FieldKind, Form, FormField, hint
 from lhkit.confirm.summary import pretty
 from lhkit.conversation.messages import (
     FalseReplyClaim,
+    GateOutcome,
     ModelMessage,
     SystemMessage,
     ToolCallMessage,
@@ -226,13 +227,14 @@ def tool_status(outcome: ToolCallOutcome | None, catalog: Catalog) -> tuple[str,
     """Return the state of a call, and its words."""
     if outcome is None:
         return "waiting", catalog.text("notebook.tool_waiting")
+    unasked = f" · {catalog.text('policy.ran')}" if outcome.gate is GateOutcome.POLICY else ""
     match outcome.result:
         case ToolOk():
-            return "ok", catalog.text("notebook.tool_ok")
+            return "ok", catalog.text("notebook.tool_ok") + unasked
         case ToolErr(code=code):
-            return "error", catalog.text("notebook.tool_error", code=visible(code))
+            return "error", catalog.text("notebook.tool_error", code=visible(code)) + unasked
         case ToolCancelled():
-            return "cancelled", catalog.text("notebook.tool_cancelled")
+            return "cancelled", catalog.text("notebook.tool_cancelled") + unasked
         case _:
             assert_never(outcome.result)
 
@@ -444,12 +446,13 @@ def _error(item: ErrorItem, catalog: Catalog) -> str:
 def opt_in_sentences(questions: Sequence[OptInRequested], catalog: Catalog) -> list[str]:
     """Return the notice that the user sees before text is sent to these models."""
     nowhere = catalog.text("notebook.opt_in_nowhere")
+    asked = catalog.text("notebook.opt_in_tools")
     return [
         *(
             catalog.text("notebook.opt_in_who", model=ask.model, address=ask.address or nowhere)
             for ask in questions
         ),
-        catalog.text("notebook.opt_in_tools"),
+        *([ask.policy for ask in questions if ask.policy] or [asked]),
         *dict.fromkeys(ask.licence for ask in questions),
     ]
 

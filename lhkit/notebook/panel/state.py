@@ -77,11 +77,19 @@ class ErrorItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptInRequested:
-    """The question for consent to send text to the model; `licence` is a sentence."""
+    """The question for consent to send text to the model.
+
+    Attributes:
+        model: its name.
+        address: its address; empty for a model in memory.
+        licence: a sentence.
+        policy: what a policy of approvals lets run without a question; empty without one.
+    """
 
     model: str
     address: str
     licence: str
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """CallRecord: made from the message of a call, and turned back into it."""
 
+import json
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,11 +18,18 @@ from lhkit.conversation.messages import (
 )
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.harness.authoring.from_chat import confirm_answer
-from lhkit.harness.records.record import CallRecord
+from lhkit.harness.records.record import CallRecord, decode_line, encode_record
+from tests.harness.build import PASS, model_call, sample, turn_of
 
 CATALOGS = [load_catalog("en"), load_catalog("ko")]
 EDITED = ToolCallMessage(
-    call=ToolCall(name="send", args={"to": "Kim", "cc": "x"}, raw="send(…)"),
+    call=ToolCall(
+        name="send",
+        args={"to": "Kim", "cc": "x"},
+        raw="send(…)",
+        min_logprob=-1.5,
+        mean_logprob=-0.25,
+    ),
     outcome=ToolCallOutcome(
         result=ToolOk({"sent": True}, {"to": "영희"}, changed=True),
         gate=GateOutcome.ACCEPTED,
@@ -101,6 +109,26 @@ def test_call_record_has_every_field_of_the_outcome() -> None:
     for field in fields(ToolCallOutcome):
         if field.name not in {"result", "gate"}:
             assert getattr(record, field.name) == getattr(EDITED.outcome, field.name)
+
+
+def test_call_record_stores_log_probabilities_only_if_known() -> None:
+    for live, keys in ((EDITED, {"min_logprob", "mean_logprob"}), (MESSAGES["read"], set())):
+        call = CallRecord.of(live, model_call=0)
+        response = model_call(calls=(live.call,))
+        record = sample("s", PASS, 0, turn_of(response, calls=(call,)))
+        line = encode_record(record)
+        turn = json.loads(line)["trajectory"]["turns"][0]
+        assert {key for key in turn["calls"][0] if "logprob" in key} == keys
+        assert "logprob" not in json.dumps(turn["model_calls"])  # once is enough
+        assert decode_line(line).trajectory.calls == (call,)
+
+
+@pytest.mark.parametrize("value", ["0.5", "NaN", "1e999", '"high"'])
+def test_call_record_with_invalid_log_probability_is_not_read(value: str) -> None:
+    record = sample("s", PASS, 0, turn_of(model_call(), calls=(CallRecord.of(EDITED),)))
+    line = encode_record(record).replace('"min_logprob":-1.5', f'"min_logprob":{value}')
+    with pytest.raises(ValueError, match=r"min_logprob|JSON number"):
+        decode_line(line)
 
 
 @pytest.mark.parametrize(

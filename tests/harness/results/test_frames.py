@@ -103,7 +103,7 @@ def test_frame_columns_are_documented_and_have_units(name: str) -> None:
     columns = (*frames.SAMPLE, *TABLES[name])
     assert len({column.name for column in columns}) == len(columns)
     assert all(column.doc for column in columns)
-    of_floats = ("_s", "_probability")
+    of_floats = ("_s", "_probability", "_logprob")
     assert all((c.dtype == "float64") == c.name.endswith(of_floats) for c in columns)
 
 
