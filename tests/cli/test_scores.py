@@ -102,6 +102,7 @@ async def test_scores_have_the_same_figures_by_every_door(
     assert expected["polite"].is_judge
     asked = (tmp_path / "asked").stat().st_size
     assert 0 < asked <= limit
+    assert (tmp_path / "closed").stat().st_size == 1
     assert expected["calls"].n == limit
 
     options = EvalOptions(
@@ -122,15 +123,19 @@ async def test_scores_have_the_same_figures_by_every_door(
     assert figures(Run.load(tmp_path / "runs" / "old")) == expected
 
     into = old.model_copy(update={"into": tmp_path / "runs" / "again"})
+    asked = (tmp_path / "asked").stat().st_size
     assert await rescore_run(into, settings) == 0
+    assert (tmp_path / "asked").stat().st_size == asked  # the answers of the run that it is from
+    assert (tmp_path / "closed").stat().st_size == 4
     assert figures(Run.load(tmp_path / "runs" / "again")) == expected
     without = into.model_copy(update={"score": ()})
     capsys.readouterr()
     assert await rescore_run(without, settings) == 0
-    assert "The scores of old are not carried over (calls, few, grown, polite)" in capsys.readouterr().out
+    assert (
+        "The scores of old are not carried over (calls, few, grown, polite)"
+        in capsys.readouterr().out
+    )
     assert figures(Run.load(tmp_path / "runs" / "again")) == {}
-    assert (tmp_path / "asked").stat().st_size == asked  # the same question is asked once
-    assert (tmp_path / "closed").stat().st_size == 1  # it was opened for the first door only
 
 
 async def test_rescore_counts_the_results_of_an_interrupted_one(

@@ -100,6 +100,7 @@ async def score_run(
     *,
     states: Callable[[SampleRecord], States] | None = None,
     adds: bool = False,
+    known: Sequence[ScoreRecord] = (),
     progress: bool = False,
 ) -> Run:
     """Return a run with the results of scores, of which only the missing ones are computed.
@@ -109,6 +110,7 @@ async def score_run(
         scores: the scores.
         states: rebuilds the states of a record that does not have them.
         adds: whether the run keeps the other scores that it has.
+        known: results of another run, whose answers a judge uses for the same questions.
         progress: show a progress bar.
 
     Raises:
@@ -123,7 +125,7 @@ async def score_run(
     counting = {**kept, **sources}
     manifest = run.manifest.model_copy(update={"scores": counting})
     stored = run.score_records if folder is None else read_scores(folder)
-    scorer = Scorer(scores, stored, states=states)
+    scorer = Scorer(scores, stored, states=states, known=known)
     # not the records, which may be on disk
     hashes = [record_sha256(record) if record.is_valid else "" for record in run.records]
     missing = {
@@ -195,6 +197,7 @@ class Scorer:
         scores: the scores.
         stored: earlier results, oldest first.
         states: rebuilds the states of a record that does not have them.
+        known: results of another run, whose answers a judge uses for the same questions.
 
     Attributes:
         results: all results, by record and score.
@@ -206,12 +209,13 @@ class Scorer:
         stored: Iterable[ScoreRecord] = (),
         *,
         states: Callable[[SampleRecord], States] | None = None,
+        known: Sequence[ScoreRecord] = (),
     ) -> None:
         self.scores = scores
         self.results: dict[ScoreKey, ScoreRecord] = {result.key: result for result in stored}
         for score in scores:
             if isinstance(score.function, JudgeFunction):
-                score.function.remember(self.results.values())
+                score.function.remember((*self.results.values(), *known))
         self._states = states
         self._timeouts: Counter[str] = Counter()
 
