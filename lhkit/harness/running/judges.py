@@ -66,7 +66,7 @@ def judge(
     Args:
         model: a model; the address of a server, or an `Endpoint`; or a function that returns a
             model and may be async. All but a model are connected with the first question and closed
-            after the last one.
+            after the last one. A model is used in the event loop of the caller.
         rubric: the question about the conversation.
         choices: the answers. The first one counts as True, the others as False; or a mapping of
             each to True, False or None (does not apply).

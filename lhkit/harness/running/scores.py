@@ -174,7 +174,8 @@ def score(
         fails: make it a check: a False or a text fails the sample. A check returns no numbers.
         name: its name; by default that of the function.
         limit_s: seconds for one sample, by default 60. A function that is not async runs in a
-            thread of its own, which is left behind then; one that is async must not block.
+            thread of its own, which is left behind then. Async ones share an event loop in a
+            thread; one that is blocked is left behind, too.
         concurrency: samples at a time, by default 8.
 
     Raises:
