@@ -3,7 +3,6 @@
 import csv
 import io
 from pathlib import Path
-from random import Random
 from typing import Annotated
 
 import typer
@@ -14,9 +13,15 @@ from lhkit.cli.frame.command import Options, command
 from lhkit.cli.frame.console import print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import RunFolder
-from lhkit.harness.records.judge_labels import new_labels, read_label_file, write_labels
+from lhkit.harness.records.judge_labels import (
+    in_random_order,
+    new_labels,
+    read_label_file,
+    write_labels,
+)
 from lhkit.harness.results.results import Run
 from lhkit.harness.views.agreement import agreement_lines
+from lhkit.harness.views.sample import Sample
 from lhkit.settings import Settings
 
 
@@ -74,16 +79,15 @@ def _draw(options: AgreementOptions, run: Run, count: int) -> int:
     """
     if options.labels is None:
         raise UsageError("--draw needs the file to write: give --labels FILE.csv")
-    samples = [sample for sample in run.samples if sample.verdict != "invalid"]
-    Random(0).shuffle(samples)
+    samples = [Sample.of(record) for record in in_random_order(run.records)[:count]]
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow(["sample", "label", "user", "reply"])
-    for sample in samples[:count]:
+    for sample in samples:
         rows.writerow([sample.id, "", "\n".join(sample.user_messages), sample.reply])
     try:
         with options.labels.open("x", encoding="utf-8-sig", newline="") as file:
             file.write(text.getvalue())
     except OSError as error:
         raise UsageError(f"{options.labels} cannot be written: {error}. Give a new file") from error
-    return min(count, len(samples))
+    return len(samples)

@@ -88,7 +88,10 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     if scores:
         written = replace(new, folder=target)
         states = rebuilt_states(scenarios, toolset)
-        new = replace(await score_run(written, scores, states=states, progress=True), folder=None)
+        scored = await score_run(
+            written, scores, states=states, known=tuple(read_scores(options.run)), progress=True
+        )
+        new = replace(scored, folder=None)
     catalog, console = load_catalog(settings.locale), wide_console()
     dropped = [name for name in old.manifest.scores if name not in new.manifest.scores]
     console.print(run_view(new, catalog, details=options.details), soft_wrap=True)

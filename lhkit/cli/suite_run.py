@@ -207,17 +207,18 @@ class SuitePlanner:
         manifest = run_manifest(plan, before, provenance, chosen.selection, invocation)
         sources = {score.name: score.source for score in scores}
         manifest = manifest.model_copy(update={"scores": sources} if sources else {})
-        states = rebuilt_states(chosen.scenarios, toolset)
+        scorer = Scorer(scores, stored, states=rebuilt_states(chosen.scenarios, toolset))
+        self._stack.push_async_callback(scorer.aclose)
         return PlannedSuite(
             scenarios={planned.scenario.name: planned for planned in plan.scenarios},
             execution=execution,
             manifest="" if folder is None else masked(json.dumps(manifest.plain())),
             notices=(*notices, *invocation.remarks),
-            scorer=Scorer(scores, stored, states=states),
+            scorer=scorer,
         )
 
     async def aclose(self) -> None:
-        """Close the model."""
+        """Close the model, and those of judges."""
         await self._stack.aclose()
 
 

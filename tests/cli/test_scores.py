@@ -40,7 +40,27 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
 SCORES = """
-from lhkit import Sample, score
+from pathlib import Path
+
+from lhkit import Sample, ScriptedModel, judge, score
+from lhkit.scripted import say
+
+def note(name: str) -> None:
+    with Path(__file__).with_name(name).open("a") as file:
+        file.write("x")
+
+class Critic(ScriptedModel):
+    async def aclose(self) -> None:
+        note("closed")
+
+def answer(request):
+    note("asked")
+    return say("no" if len(request.messages[-1].text) % 3 else "yes")
+
+async def critic():
+    return Critic(answer, name="critic")
+
+polite = judge(critic, "Is it polite?", name="polite")
 
 @score
 def calls(sample: Sample) -> int:
@@ -56,6 +76,7 @@ async def grown(sample: Sample) -> dict[str, bool] | None:
              if len(sample.state_after[table]) > len(sample.state_before[table])]
     return {"any": bool(grown)} if sample.calls else None
 """
+NAMES = ("calls", "few", "grown", "polite")
 SUITES: dict[str, tuple[Path, str, int]] = {
     "life-helper": (ROOT / "datasets" / "ac" / "dev", "life-helper", 12),
     "pantry": (PANTRY / "scenarios", f"{PANTRY / 'pantry.py'}:toolset", 12),
@@ -72,12 +93,16 @@ async def test_scores_have_the_same_figures_by_every_door(
 ) -> None:
     paths, toolset, limit = SUITES[suite]
     (tmp_path / "own.py").write_text(SCORES, encoding="utf-8")
-    names = tuple(f"{tmp_path / 'own.py'}:{name}" for name in ("calls", "few", "grown"))
+    names = tuple(f"{tmp_path / 'own.py'}:{name}" for name in NAMES)
     shared: dict[str, Any] = {"toolset": toolset, "limit": limit}
     scenarios = load_scenarios([paths])
     by_replay = await replay(scenarios, gold_model, scores=names, progress=False, **shared)
     expected = figures(by_replay)
-    assert set(expected) == {"calls", "few", "grown.any"}
+    assert set(expected) == {"calls", "few", "grown.any", "polite"}
+    assert expected["polite"].is_judge
+    asked = (tmp_path / "asked").stat().st_size
+    assert 0 < asked <= limit
+    assert (tmp_path / "closed").stat().st_size == 1
     assert expected["calls"].n == limit
 
     options = EvalOptions(
@@ -92,18 +117,24 @@ async def test_scores_have_the_same_figures_by_every_door(
         run=tmp_path / "runs" / "old", paths=(paths,), toolset=toolset, score=names
     )
     assert await rescore_run(old, settings) == 0
-    assert f"({3 * limit} computed, 0 were there already" in capsys.readouterr().out
+    assert f"({4 * limit} computed, 0 were there already" in capsys.readouterr().out
     assert await rescore_run(old, settings) == 0
-    assert f"(0 computed, {3 * limit} were there already" in capsys.readouterr().out
+    assert f"(0 computed, {4 * limit} were there already" in capsys.readouterr().out
     assert figures(Run.load(tmp_path / "runs" / "old")) == expected
 
     into = old.model_copy(update={"into": tmp_path / "runs" / "again"})
+    asked = (tmp_path / "asked").stat().st_size
     assert await rescore_run(into, settings) == 0
+    assert (tmp_path / "asked").stat().st_size == asked  # the answers of the run that it is from
+    assert (tmp_path / "closed").stat().st_size == 4
     assert figures(Run.load(tmp_path / "runs" / "again")) == expected
     without = into.model_copy(update={"score": ()})
     capsys.readouterr()
     assert await rescore_run(without, settings) == 0
-    assert "The scores of old are not carried over (calls, few, grown)" in capsys.readouterr().out
+    assert (
+        "The scores of old are not carried over (calls, few, grown, polite)"
+        in capsys.readouterr().out
+    )
     assert figures(Run.load(tmp_path / "runs" / "again")) == {}
 
 
@@ -135,7 +166,7 @@ async def test_pytest_has_the_same_figures_as_replay(suite: str, tmp_path: Path)
     (tmp_path / "own.py").write_text(SCORES, encoding="utf-8")
     file = sorted(paths.glob("*.yaml"))[0]
     (tmp_path / "some.scenario.yaml").write_bytes(file.read_bytes())
-    names = [f"own.py:{name}" for name in ("calls", "few", "grown")]
+    names = [f"own.py:{name}" for name in NAMES]
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--lhkit-model=gold"]
     line += [f"--lhkit-toolset={toolset}", "--lhkit-run=nightly", f"--lhkit-limit={limit}"]
     subprocess.run(  # noqa: ASYNC221 - nothing else runs
@@ -144,6 +175,12 @@ async def test_pytest_has_the_same_figures_as_replay(suite: str, tmp_path: Path)
         env={**search_paths(), "HOME": str(tmp_path)},
         check=False,
     )
+    asked = (tmp_path / "asked").stat().st_size
+    assert asked > 0
+    assert (tmp_path / "closed").stat().st_size == 1
+    nightly = tmp_path / "runs" / "nightly"
+    await add_scores(nightly, [f"{tmp_path / 'own.py'}:polite"])
+    assert (tmp_path / "asked").stat().st_size == asked  # its answers are in the folder
     run = await replay(
         load_scenarios([file]),
         gold_model,

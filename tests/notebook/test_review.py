@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit import Run, add_scores, judge, load_scenarios
 from lhkit.base.errors import RunError, UsageError
 from lhkit.base.locales import load_catalog
+from lhkit.cli.agreement import AgreementOptions, agreement
 from lhkit.confirm.decision import Edit, Reject
 from lhkit.harness.authoring.lint import lint
 from lhkit.harness.authoring.reference import gold_model
@@ -18,11 +20,11 @@ from lhkit.harness.chats.reviews import LabelKind, ReviewFile, places_of
 from lhkit.harness.figures.agreement import cohens_kappa
 from lhkit.harness.figures.rates import wilson
 from lhkit.harness.records.record import Verdict
-from lhkit.harness.results.results import Run
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import read_sources
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.notebook import demo_panel
+from lhkit.notebook.boards.board import Press
 from lhkit.notebook.boards.board_view import agreement_lines, review_parts
 from lhkit.notebook.boards.review import Review
 from lhkit.notebook.panel.panel import ChatPanel
@@ -35,6 +37,7 @@ from tests.notebook.test_render import EVIL, HIDDEN, Elements
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
+DEV = Path(__file__).parents[2] / "datasets" / "ac" / "dev"
 ADD = "Add a habit to cut caffeine"
 
 SCHEMA = {
@@ -425,3 +428,43 @@ async def test_review_shows_edits_reasons_and_what_was_written(
         assert words in read
     press(review, "judge", "should_be")
     assert review._state.form.typed["count"] == "3"
+
+
+@pytest.mark.parametrize("locale", ["en", "ko"])
+async def test_review_asks_the_question_of_a_judge_for_agreement(
+    locale: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    await replay(load_scenarios([DEV]), gold_model, limit=6, run_dir=folder, progress=False)
+    critic = ScriptedModel([say("yes")] * 6)
+    rubric = "Is it polite?\nAnswer with one of these, and nothing else: think <b>first</b>."
+    await add_scores(folder, [judge(critic, rubric, name="polite")])
+    with pytest.raises(UsageError, match="no judge 'rude'"):
+        Review(folder, score="rude")
+    review = Review(folder, score="polite", locale=locale)
+    page = "".join(review_parts(review.state, load_catalog(locale)))
+    assert "Is it polite?" in page
+    assert "think &lt;b&gt;first&lt;/b&gt;." in page
+    assert page.count("lhkit-chip") == 1
+    assert 'data-press="compare"' not in page
+    assert ("아니요" if locale == "ko" else "No") in page
+    for place in range(6):
+        review._handle(Press(name="judge", value="no" if place == 0 else "yes", fields={}))
+        assert (folder / "labels.jsonl").read_text("utf-8").count("\n") == place + 1
+    assert "lhkit agreement" in repr(review)
+    with pytest.raises(UsageError, match="not a label of a reply"):
+        review.judge("fine")
+    with pytest.raises(UsageError, match="question of a judge"):
+        review.to_training(tmp_path / "lines.jsonl")
+    assert not (folder / "reviews").exists()
+    again = Review(folder, score="polite")
+    assert (again.state.done, again.state.records) == (6, review.state.records)
+    found = Run.load(folder).agreement("polite")
+    first = again.state.records[0].sample_id
+    assert (found.labels, found.disputed) == (6, ((first, False),))
+    again.go(0)
+    again.judge("yes")
+    spoken = settings.model_copy(update={"locale": locale})
+    assert await agreement(AgreementOptions(run=folder, score="polite"), spoken) == 0
+    assert "polite" in capsys.readouterr().out
+    assert not Run.load(folder).agreement("polite").disputed

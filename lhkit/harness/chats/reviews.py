@@ -20,7 +20,10 @@ from lhkit.harness.running.fingerprint import sha256
 
 
 class LabelKind(StrEnum):
-    """A label of a call (the first three) or of the reply of a turn (the others)."""
+    """A label of a call (the first three), of a reply, or of a conversation (the last two).
+
+    The last two answer the question of a judge; they are not in a review file.
+    """
 
     RIGHT = "right"
     WRONG = "wrong"  # no call is expected here
@@ -28,6 +31,8 @@ class LabelKind(StrEnum):
     FINE = "fine"
     NOT_FINE = "not_fine"
     CALL_MISSING = "call_missing"  # a call is expected before the reply
+    YES = "yes"
+    NO = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,8 @@ class ScoreChange:
         interval: the 95 % interval of `difference`; None without pairs.
         p_value: of the sign-flip test, corrected (Holm) for all scores and the pass rate.
         is_other: whether the sources of the score differ between the runs.
+        is_judge: whether it is a judge, whose own answers are compared.
+        is_labelled: whether both runs have labels of a person for it.
     """
 
     name: str
@@ -87,6 +89,8 @@ class ScoreChange:
     interval: Interval | None = None
     p_value: float = 1.0
     is_other: bool = False
+    is_judge: bool = False
+    is_labelled: bool = False
 
     @property
     def difference(self) -> float | None:

@@ -5,13 +5,21 @@ with the power tuning of Angelopoulos, Duchi and Zrnic (2023), PPI++: the estima
 the labels, plus a multiple of how much the judge's rate of all samples differs from that of the
 labelled ones.
 
-The papers' normal intervals are too narrow for few labels and for rates near 0 and 1. With answers
-yes and no the variance is that of a binomial share of an effective number of labels (Tenenbein
-1970, A double sampling scheme for estimating from binomial data with misclassifications), so the
-interval is the mid-P interval of such a share. `evals/benchmarks/judge.md` has its coverage.
+The papers' normal intervals are too narrow for few labels and for rates near 0 and 1. The interval
+here spans two others, of which each is too narrow where a part of the counts is near 0:
+
+- With answers yes and no the variance is that of a binomial share of an effective number of labels
+  (Tenenbein 1970, A double sampling scheme for estimating from binomial data with
+  misclassifications): the mid-P interval of such a share.
+- The rate is the sum of the true shares among the judge's yes and among its no, weighted with their
+  number: the interval of a sum from those of its parts (MOVER; Zou and Donner 2008, Construction of
+  confidence limits about effect measures), which are Jeffreys and Wilson intervals.
+
+`evals/benchmarks/judge.md` has its coverage.
 """
 
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import TypeAlias
 
 from lhkit.base.errors import importing
@@ -20,7 +28,7 @@ from lhkit.harness.figures.rates import Corrected, Interval
 with importing("eval"):
     import numpy as np
     from numpy.typing import NDArray
-    from scipy.special import betainc
+    from scipy.special import betainc, betaincinv
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
@@ -30,6 +38,7 @@ chance for few labels. The estimate stays consistent: any multiple is valid."""
 _LOST = 1.0
 """The labels that the estimated mean costs."""
 _TAIL = (1 - 0.95) / 2
+_Z = NormalDist().inv_cdf(1 - _TAIL)
 _STEPS = 20
 _TINY = 1e-12
 
@@ -56,7 +65,38 @@ def corrected_limits(
     correlation = (a * d - b * c) ** 2 / ((a + b) * (c + d) * (a + c) * (b + d))
     variance = (1 - correlation) / np.maximum(n - _LOST, 1) + correlation / total
     low, high = _mid_p(rate, 1 / (variance * effect))
-    return rate, low, high, correlation
+    low_sum, high_sum = _mover(counts / effect, others / effect)
+    return rate, np.minimum(low, low_sum), np.maximum(high, high_sum), correlation
+
+
+def _mover(counts: _Numbers, others: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Return the limits of the sum of the shares among the judge's yes and among its no."""
+    said = counts[:, :2] + counts[:, 2:]
+    total = said.sum(axis=1) + others.sum(axis=1)
+    # without labels the share is anywhere
+    shares = np.where(said > 0, counts[:, :2] / np.maximum(said, _TINY), 0.5)
+    low, high = _jeffreys(counts[:, :2], said)
+    yes = (said[:, 0] + others[:, 0]) / total
+    weights = np.c_[yes, 1 - yes]
+    slope = shares[:, 0] - shares[:, 1]
+    ends = [slope * (end - yes) for end in _wilson(yes, total)]
+    below = np.sum((weights * (shares - low)) ** 2, axis=1) + np.minimum(*ends) ** 2
+    above = np.sum((weights * (high - shares)) ** 2, axis=1) + np.maximum(*ends) ** 2
+    rate = np.sum(weights * shares, axis=1)
+    return np.maximum(rate - below**0.5, 0.0), np.minimum(rate + above**0.5, 1.0)
+
+
+def _jeffreys(hits: _Numbers, n: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Return the limits of shares; Brown, Cai and DasGupta (2001)."""
+    ends = [betaincinv(hits + 0.5, n - hits + 0.5, tail) for tail in (_TAIL, 1 - _TAIL)]
+    return np.where(hits > 0, ends[0], 0.0), np.where(hits < n, ends[1], 1.0)
+
+
+def _wilson(share: _Numbers, n: _Numbers) -> tuple[_Numbers, _Numbers]:
+    z2 = _Z**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    reach = _Z / (1 + z2 / n) * np.sqrt(share * (1 - share) / n + z2 / (4 * n**2))
+    return middle - reach, middle + reach
 
 
 def _mid_p(rate: _Numbers, n: _Numbers) -> tuple[_Numbers, _Numbers]:

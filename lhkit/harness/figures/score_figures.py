@@ -126,6 +126,7 @@ def score_changes(
     results_b: Sequence[ScoreRecord],
     *,
     p_value: float,
+    labelled: Collection[str] = (),
 ) -> tuple[ScoreChange, ...]:
     """Return the paired differences of the scores that both runs have.
 
@@ -134,12 +135,17 @@ def score_changes(
         results_a: the results of run a.
         results_b: the results of run b.
         p_value: that of the pass rates, with which those of the scores are corrected.
+        labelled: the judges for which both runs have labels of a person.
     """
     from lhkit.harness.figures.statistics import holm
 
     scores_a, scores_b = _by_score(results_a), _by_score(results_b)
     changes = [
-        _score_change(name, paired, scores_a[score], scores_b[score])
+        replace(
+            _score_change(name, paired, scores_a[score], scores_b[score]),
+            is_judge=any(result.judge for result in (*scores_a[score], *scores_b[score])),
+            is_labelled=score in labelled,
+        )
         for score in scores_a
         if score in scores_b
         for name in _value_names([*scores_a[score], *scores_b[score]])

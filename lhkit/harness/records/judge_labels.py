@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -110,6 +111,13 @@ def new_labels(
         JudgeLabel(score=score, sample=name, label=label, record_sha256=hashes[name])
         for name, label in labels.items()
     )
+
+
+def in_random_order(records: Iterable[SampleRecord]) -> list[SampleRecord]:
+    """Return the valid records in an order of which each beginning is a random part."""
+    shuffled = [record for record in records if record.is_valid]
+    Random(0).shuffle(shuffled)
+    return shuffled
 
 
 def read_label_file(path: Path) -> dict[str, bool]:

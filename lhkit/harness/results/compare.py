@@ -83,6 +83,9 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
             run_a.score_records,
             run_b.score_records,
             p_value=sign_flip(differences),
+            labelled=set.intersection(
+                *({label.score for label in run.labels} for run in (run_a, run_b))
+            ),
         ),
         selection_a=run_a.manifest.selection,
         selection_b=run_b.manifest.selection,

@@ -66,7 +66,7 @@ def judge(
     Args:
         model: a model; the address of a server, or an `Endpoint`; or a function that returns a
             model and may be async. All but a model are connected with the first question and closed
-            after the last one.
+            after the last one. A model is used in the event loop of the caller.
         rubric: the question about the conversation.
         choices: the answers. The first one counts as True, the others as False; or a mapping of
             each to True, False or None (does not apply).
@@ -85,17 +85,7 @@ def judge(
     if not rubric.strip():
         raise UsageError("The rubric is invalid: it is empty. Give a question, such as 'Polite?'")
     question = Judge(model, rubric.strip(), meanings)
-    made = Score(
-        score(question, name=name, limit_s=limit_s, concurrency=concurrency).function,
-        name=name,
-        fails=fails,
-        source_sha256=question.source_sha256,
-        **{
-            key: value
-            for key, value in (("limit_s", limit_s), ("concurrency", concurrency))
-            if value is not None
-        },  # type: ignore[arg-type]
-    )
+    made = score(question, fails=fails, name=name, limit_s=limit_s, concurrency=concurrency)
     if fails:
         _require_measured(made, measured)
     return made
@@ -171,6 +161,11 @@ class Judge:
             known = function_sha256(model)
         return _sha256(PROMPT, self.rubric, list(self.meanings.items()), known)
 
+    @property
+    def is_callers(self) -> bool:
+        """Whether the model was given, and so belongs to the event loop of the caller."""
+        return hasattr(self._given, "stream")
+
     def remember(self, results: Iterable[ScoreRecord]) -> None:
         """Use the answers in stored results for the same questions."""
         for result in results:
@@ -217,9 +212,8 @@ class Judge:
 
     async def aclose(self) -> None:
         """Close the model, unless it was given."""
-        model, self._model, self._loop = self._model, None, None
-        self._lock, self._asking = asyncio.Lock(), {}
-        if model is not None and model is not self._given:
+        model, self._model = self._model, None
+        if model is not None and not self.is_callers and self._loop is asyncio.get_running_loop():
             await model.aclose()
 
     async def _connected(self) -> ChatModel:

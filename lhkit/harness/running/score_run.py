@@ -5,43 +5,27 @@ source of the score are the same; a failure is tried again.
 """
 
 import asyncio
-import contextvars
-import inspect
-import math
 import time
-import types
 from collections import Counter
 from collections.abc import (
     Callable,
-    Coroutine,
-    Generator,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from enum import Enum
-from functools import lru_cache, partial
-from itertools import islice
-from numbers import Real
+from functools import lru_cache
 from pathlib import Path
-from threading import Thread
-from typing import Any, Final, TypeVar, cast
+from typing import Any
 
 from tqdm.auto import tqdm
 
 from lhkit.base.errors import UsageError
-from lhkit.base.json_values import safe_repr
-from lhkit.base.text import one_line
 from lhkit.harness.records.record import SampleRecord, State
 from lhkit.harness.records.score_record import (
-    JudgeAnswer,
     ScoreKey,
     ScoreRecord,
-    ScoreValue,
     encode_score,
     record_sha256,
 )
@@ -56,14 +40,12 @@ from lhkit.harness.records.store import (
 )
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.sample import state_sha256
+from lhkit.harness.running.score_call import TIMEOUT, call_score, close_score
 from lhkit.harness.running.scores import (
     JudgeFunction,
     Score,
-    ScoreFailure,
     ScoreLike,
-    is_async,
     load_scores,
-    name_issue,
 )
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.state import with_diff
@@ -75,23 +57,12 @@ from lhkit.toolset import (
     load_toolset,
     opened,
     read_state,
-    user_code_location,
 )
-
-MAX_REASON_CHARS = 2_000
-MAX_VALUES = 100
-MAX_NUMBER = 1e100
-"""Of larger ones no mean can be computed."""
 
 MOST_TIMEOUTS = 3
 """After so many samples in a row for which a score exceeds its limit, it is not called again."""
 
 _FLUSH_S = 1.0
-_ERROR_CHARS = 300
-_Returned = TypeVar("_Returned")
-
-_left_behind: Final[list[Coroutine[Any, Any, Any]]] = []
-"""Coroutines that refuse to end; to delete them would report that."""
 
 
 async def add_scores(
@@ -129,6 +100,7 @@ async def score_run(
     *,
     states: Callable[[SampleRecord], States] | None = None,
     adds: bool = False,
+    known: Sequence[ScoreRecord] = (),
     progress: bool = False,
 ) -> Run:
     """Return a run with the results of scores, of which only the missing ones are computed.
@@ -138,6 +110,7 @@ async def score_run(
         scores: the scores.
         states: rebuilds the states of a record that does not have them.
         adds: whether the run keeps the other scores that it has.
+        known: results of another run, whose answers a judge uses for the same questions.
         progress: show a progress bar.
 
     Raises:
@@ -152,7 +125,7 @@ async def score_run(
     counting = {**kept, **sources}
     manifest = run.manifest.model_copy(update={"scores": counting})
     stored = run.score_records if folder is None else read_scores(folder)
-    scorer = Scorer(scores, stored, states=states)
+    scorer = Scorer(scores, stored, states=states, known=known)
     # not the records, which may be on disk
     hashes = [record_sha256(record) if record.is_valid else "" for record in run.records]
     missing = {
@@ -182,9 +155,7 @@ async def score_run(
             raise failures.exceptions[0] from None
         finally:
             writer.flush()
-            for score in scores:
-                if isinstance(score.function, JudgeFunction):
-                    await score.function.aclose()
+            await scorer.aclose()
         if folder is not None:  # `run` may be a part of it
             write_manifest(folder, whole.model_copy(update={"scores": counting}))
     records, score_records = apply_scores(manifest, run.records, scorer.results)
@@ -226,6 +197,7 @@ class Scorer:
         scores: the scores.
         stored: earlier results, oldest first.
         states: rebuilds the states of a record that does not have them.
+        known: results of another run, whose answers a judge uses for the same questions.
 
     Attributes:
         results: all results, by record and score.
@@ -237,12 +209,13 @@ class Scorer:
         stored: Iterable[ScoreRecord] = (),
         *,
         states: Callable[[SampleRecord], States] | None = None,
+        known: Sequence[ScoreRecord] = (),
     ) -> None:
         self.scores = scores
         self.results: dict[ScoreKey, ScoreRecord] = {result.key: result for result in stored}
         for score in scores:
             if isinstance(score.function, JudgeFunction):
-                score.function.remember(self.results.values())
+                score.function.remember((*self.results.values(), *known))
         self._states = states
         self._timeouts: Counter[str] = Counter()
 
@@ -258,7 +231,7 @@ class Scorer:
             result = _result(score, record, sha256, error=reason)
         else:
             result = await score_record(score, record, states=self._states, sha256=sha256)
-            is_late = result.error.startswith(_TIMEOUT)
+            is_late = result.error.startswith(TIMEOUT)
             self._timeouts[score.name] = self._timeouts[score.name] + 1 if is_late else 0
         self.results[result.key] = result
         return result
@@ -278,8 +251,10 @@ class Scorer:
         keys = [(sha256, score.name, score.source.source_sha256) for score in self.scores]
         return tuple(self.results[key] for key in keys), new
 
-
-_TIMEOUT = "it took longer than"
+    async def aclose(self) -> None:
+        """Close the models of judges."""
+        for score in self.scores:
+            await close_score(score)
 
 
 async def score_record(
@@ -300,19 +275,15 @@ async def score_record(
     record = record.unchecked
     sha256 = sha256 or record_sha256(record)
     started_s = time.perf_counter()
-    values: tuple[ScoreValue, ...] = ()
-    error = ""
-    answer: JudgeAnswer | None = None
-    try:
-        called = _call(score, Sample.of(record, states=states))
-        values, answer = await _within(called, score.limit_s)
-    except ScoreFailure as failure:
-        error, answer = str(failure), failure.answer
-    except Exception as raised:  # noqa: BLE001 - boundary: the user's code
-        error = _error_text(raised)
-    duration_s = time.perf_counter() - started_s
+    outcome = await call_score(score, Sample.of(record, states=states))
     return _result(
-        score, record, sha256, values=values, error=error, duration_s=duration_s, judge=answer
+        score,
+        record,
+        sha256,
+        values=outcome.values,
+        error=outcome.error,
+        duration_s=time.perf_counter() - started_s,
+        judge=outcome.answer,
     )
 
 
@@ -325,184 +296,6 @@ def _result(score: Score, record: SampleRecord, sha256: str, **more: Any) -> Sco
         fails=score.fails,
         **more,
     )
-
-
-async def _call(score: Score, sample: Sample) -> tuple[tuple[ScoreValue, ...], JudgeAnswer | None]:
-    """Call a score, in a thread if it is not async, and read what it returns.
-
-    Returns:
-        Its values, and the answer of a judge.
-
-    Raises:
-        ScoreFailure: what it returns is invalid, or it blocks for longer than its limit.
-    """
-    function = score.function
-    if is_async(function):
-        returned = function(sample)
-    else:
-        returned = await _in_thread(lambda: function(sample))
-    if inspect.isawaitable(returned):
-        returned = await returned
-    answer: JudgeAnswer | None = None
-    if isinstance(score.function, JudgeFunction) and isinstance(returned, JudgeAnswer):
-        answer = returned
-        try:
-            returned = score.function.value(answer)
-        except ScoreFailure as failure:
-            failure.answer = answer
-            raise
-    return tuple(score_values(score, returned)), answer
-
-
-async def _within(called: Coroutine[Any, Any, _Returned], limit_s: float) -> _Returned:
-    """Await for at most so many seconds; what does not end when it is cancelled is left behind.
-
-    Raises:
-        ScoreFailure: it takes longer, is cancelled, or raises what would end the run.
-    """
-    is_late = is_blocking = False
-
-    async def guarded() -> _Returned:
-        try:
-            return await called
-        except SystemExit as error:  # it would end the event loop
-            raise ScoreFailure(_error_text(error)) from error
-
-    @types.coroutine
-    def stepped() -> Generator[Any, Any, _Returned]:
-        nonlocal is_blocking
-        inner, was_cancelled = guarded(), False
-        step: Callable[[], Any] = partial(inner.send, None)
-        while True:
-            started_s = time.monotonic()
-            try:
-                waited = step()
-            except StopIteration as ended:
-                return cast(_Returned, ended.value)
-            finally:
-                is_blocking = is_blocking or time.monotonic() - started_s > limit_s
-            try:
-                yield waited
-                step = partial(inner.send, None)
-            except BaseException as error:
-                if was_cancelled:  # it refused to end: the end of the event loop must not wait
-                    _left_behind.append(inner)
-                    raise
-                was_cancelled = is_late
-                step = partial(inner.throw, error)
-
-    task = asyncio.ensure_future(stepped())
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if it is late
-    try:
-        await asyncio.wait({task}, timeout=limit_s)
-    finally:
-        is_late = not task.done()
-        task.cancel()
-    if is_late or is_blocking:
-        raise ScoreFailure(f"{_TIMEOUT} {limit_s:g} seconds")
-    if task.cancelled():
-        raise ScoreFailure("it was cancelled")
-    error = task.exception()
-    if error is not None and not isinstance(error, Exception):
-        raise ScoreFailure(_error_text(error)) from error
-    return task.result()
-
-
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Call a function in a thread that does not keep the process alive."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-
-    def set_ended(outcome: tuple[Any, BaseException | None]) -> None:
-        if not ended.done():
-            ended.set_result(outcome)
-
-    def work() -> None:
-        outcome: tuple[Any, BaseException | None]
-        try:
-            outcome = function(), None
-        except BaseException as error:  # noqa: BLE001 - also an exit, which would be silent
-            outcome = None, error
-        with suppress(RuntimeError):  # the loop is closed: the score was left behind
-            loop.call_soon_threadsafe(set_ended, outcome)
-
-    context = contextvars.copy_context()
-    Thread(target=context.run, args=(work,), name="lhkit-score", daemon=True).start()
-    returned, error = await ended
-    if error is None:
-        return returned
-    if isinstance(error, Exception):
-        raise error
-    raise ScoreFailure(_error_text(error))
-
-
-def _error_text(error: BaseException) -> str:
-    """Return type, message and place of an exception, on one line."""
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - of the user's class
-        message = ""
-    text = f"{type(error).__name__}: {message}".rstrip(": ")
-    location = user_code_location(error)
-    return one_line(text, max_chars=_ERROR_CHARS) + (f" ({location})" if location else "")
-
-
-def score_values(score: Score, returned: Any) -> Iterator[ScoreValue]:
-    """Yield the values in what a score returned; none if it does not apply.
-
-    Raises:
-        ScoreFailure: it is not valid; the message says why.
-    """
-    if returned is None:
-        return
-    if not isinstance(returned, Mapping):
-        yield _value(score.name, returned, is_check=score.fails)
-        return
-    items = list(islice(returned.items(), MAX_VALUES + 1))  # of the user's class, even without end
-    if (count := max(len(items), len(returned))) > MAX_VALUES:
-        raise ScoreFailure(f"it returned {count} values, more than {MAX_VALUES}")
-    for key, value in items:
-        if issue := name_issue(key):
-            raise ScoreFailure(f"it returned a mapping with an invalid key: {issue}")
-        yield _value(f"{score.name}.{key}", value, is_check=score.fails)
-
-
-def _value(name: str, value: Any, *, is_check: bool) -> ScoreValue:
-    if getattr(value, "shape", None) == ():  # of NumPy and the like
-        value = value.item()
-    if value is None or isinstance(value, bool):
-        return ScoreValue(name=name, value=value)
-    if isinstance(value, str) and not isinstance(value, Enum):
-        return ScoreValue(name=name, value=False, reason=_reason(value))
-    shown = one_line(safe_repr(value), max_chars=80)
-    if not isinstance(value, Real | Decimal):
-        raise ScoreFailure(
-            f"it returned {type(value).__name__} ({shown}). Return a bool, a number, a text, None, "
-            "or a mapping of names to these"
-        )
-    if is_check:
-        raise ScoreFailure(
-            f"a check returned the number {shown}. Return True, False, a text (the reason) or None"
-        )
-    try:
-        number = float(value)
-    except (OverflowError, ValueError) as error:
-        raise ScoreFailure(f"it returned {shown}, which is not a number of this machine") from error
-    if abs(number) > MAX_NUMBER and math.isfinite(number):
-        raise ScoreFailure(f"it returned {shown}, which is not a number of this machine")
-    if not math.isfinite(number):
-        raise ScoreFailure(f"it returned {number}. Return None if it does not apply")
-    return ScoreValue(name=name, value=number)
-
-
-def _reason(text: str) -> str:
-    if not text.strip():
-        raise ScoreFailure("it returned an empty text. Return True, or the reason of a False")
-    if len(text) > MAX_REASON_CHARS:
-        raise ScoreFailure(
-            f"it returned a text of {len(text):,} characters, more than {MAX_REASON_CHARS:,}"
-        )
-    return str.__str__(text)
 
 
 def rebuilt_states(

@@ -45,6 +45,14 @@ class ScoreFailure(Exception):  # noqa: N818 - a failure of the score, which is 
 class JudgeFunction(Protocol):
     """The function of a judge, which this module does not import: it reaches model clients."""
 
+    @property
+    def source_sha256(self) -> str:
+        """The hash of the question and the model."""
+
+    @property
+    def is_callers(self) -> bool:
+        """Whether it must be called in the event loop of the caller, where its model was made."""
+
     def __call__(self, sample: Sample) -> Any:
         """Ask the question about a sample."""
 
@@ -88,14 +96,12 @@ class Score:
         fails: bool = False,
         limit_s: float = LIMIT_S,
         concurrency: int = CONCURRENCY,
-        source_sha256: str = "",
     ) -> None:
         self.function = function
         self.name = name
         self.fails = fails
         self.limit_s = limit_s
         self.concurrency = concurrency
-        self._source_sha256 = source_sha256
         update_wrapper(self, function, updated=())
 
     def __call__(self, sample: Sample) -> Any:
@@ -108,7 +114,12 @@ class Score:
     @cached_property
     def source(self) -> ScoreSource:
         """The hash of its source, and whether it is a check."""
-        sha256 = self._source_sha256 or function_sha256(self.function)
+        function = self.function
+        sha256 = (
+            function.source_sha256
+            if isinstance(function, JudgeFunction)
+            else function_sha256(function)
+        )
         return ScoreSource(source_sha256=sha256, fails=self.fails)
 
 
@@ -163,7 +174,8 @@ def score(
         fails: make it a check: a False or a text fails the sample. A check returns no numbers.
         name: its name; by default that of the function.
         limit_s: seconds for one sample, by default 60. A function that is not async runs in a
-            thread of its own, which is left behind then; one that is async must not block.
+            thread of its own, which is left behind then. Async ones share an event loop in a
+            thread; one that is blocked is left behind, too.
         concurrency: samples at a time, by default 8.
 
     Raises:
@@ -185,7 +197,6 @@ def _new_score(function: ScoreFunction | Score, *, given: dict[str, Any]) -> Sco
             "fails": other.fails,
             "limit_s": other.limit_s,
             "concurrency": other.concurrency,
-            "source_sha256": other._source_sha256,
         }
         function = other.function
     values = {"name": _name_of(function), **values, **given}

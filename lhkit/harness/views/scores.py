@@ -113,6 +113,15 @@ def change_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
         yield catalog.text("scores.corrected")
     if other := sorted({change.name for change in comparison.scores if change.is_other}):
         yield catalog.text("scores.other_source", names=", ".join(other))
+    yield from _judge_notes(comparison, catalog)
+
+
+def _judge_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    judges = [change for change in comparison.scores if change.is_judge]
+    if unchecked := [change.name for change in judges if not change.is_labelled]:
+        yield catalog.text("judges.compared_unchecked", names=", ".join(unchecked))
+    if labelled := [change.name for change in judges if change.is_labelled]:
+        yield catalog.text("judges.compared_labelled", names=", ".join(labelled))
 
 
 def result_lines(result: ScoreRecord, catalog: Catalog) -> Iterator[str]:

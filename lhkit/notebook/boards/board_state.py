@@ -21,6 +21,7 @@ Side: TypeAlias = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 
 CALL_LABELS = (LabelKind.RIGHT, LabelKind.WRONG, LabelKind.SHOULD_BE)
+ANSWERS = (LabelKind.YES, LabelKind.NO)
 REPLY_LABELS = (LabelKind.FINE, LabelKind.NOT_FINE, LabelKind.CALL_MISSING)
 WITH_CALL = frozenset({LabelKind.SHOULD_BE, LabelKind.CALL_MISSING})
 """Labels with the call that should have been made."""
@@ -150,7 +151,10 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewState(BoardState):
-    """The state of a review; `tools` are argument schemas, by locale and name."""
+    """The state of a review; `tools` are argument schemas, by locale and name.
+
+    With the `question` of a judge each conversation is one place.
+    """
 
     reviewer: str
     records: tuple[SampleRecord, ...]
@@ -160,6 +164,12 @@ class ReviewState(BoardState):
     form: Correction | None = None
     forms: int = 0
     compared: ReviewComparison | None = None
+    question: str = ""
+
+    def places_in(self, record: SampleRecord) -> tuple[CallPlace, ...]:
+        """Return the places to label in a conversation."""
+        places = tuple(places_of(record))
+        return places[-1:] if self.question else places
 
     @property
     def record(self) -> SampleRecord:
@@ -169,7 +179,7 @@ class ReviewState(BoardState):
     @property
     def places(self) -> tuple[CallPlace, ...]:
         """The calls and replies to label in the current conversation."""
-        return tuple(places_of(self.record))
+        return self.places_in(self.record)
 
     @property
     def current(self) -> CallPlace:
@@ -187,6 +197,8 @@ class ReviewState(BoardState):
     @property
     def choices(self) -> tuple[LabelKind, ...]:
         """The labels for the current place; the keys 1 to 3, in this order."""
+        if self.question:
+            return ANSWERS
         return REPLY_LABELS if self.call is None else CALL_LABELS
 
     @property
@@ -197,7 +209,7 @@ class ReviewState(BoardState):
 
     def is_done(self, record: SampleRecord) -> bool:
         """Return whether a conversation is labelled completely."""
-        return all(place in self.labels for place in places_of(record))
+        return all(place in self.labels for place in self.places_in(record))
 
     @property
     def done(self) -> int:
@@ -207,7 +219,7 @@ class ReviewState(BoardState):
     def moved(self, conversation: int, place: int = 0) -> "ReviewState":
         """Return the state at the nearest existing place; both numbers count from 0."""
         number = min(max(conversation, 0), len(self.records) - 1)
-        last = len(tuple(places_of(self.records[number]))) - 1
+        last = len(self.places_in(self.records[number])) - 1
         place = min(max(place, 0), last)
         return replace(self, conversation=number, place=place, form=None, notices=(), compared=None)
 
@@ -216,7 +228,7 @@ class ReviewState(BoardState):
         count = len(self.records)
         for step in range(count + 1):
             number = (self.conversation + step) % count
-            for index, place in enumerate(places_of(self.records[number])):
+            for index, place in enumerate(self.places_in(self.records[number])):
                 is_behind = step == 0 and index <= self.place
                 if place not in self.labels and not is_behind:
                     return self.moved(number, index)

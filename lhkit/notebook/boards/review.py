@@ -1,6 +1,6 @@
 """Review recorded conversations call by call, and convert the labels to data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,25 @@ from lhkit.harness.chats.reviews import (
     CallPlace,
     Label,
     LabelKind,
+    Labels,
     ReviewComparison,
     ReviewFile,
     compare_reviews,
+    places_of,
     reviewers_of,
     turn_sha256,
+)
+from lhkit.harness.records.judge_labels import (
+    in_random_order,
+    labels_of,
+    new_labels,
+    read_labels,
+    write_labels,
 )
 from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.records.store import RECORDS
 from lhkit.harness.results.results import Run
+from lhkit.harness.running.judge_prompt import question_in
 from lhkit.harness.scenarios.loader import read_sources
 from lhkit.notebook.boards.board import Board, Press
 from lhkit.notebook.boards.board_state import WITH_CALL, WITH_WORDS, Correction, ReviewState
@@ -64,12 +74,16 @@ class Review(Board[ReviewState]):
         toolset: the tools for replaying conversations; required unless they are life-helper's.
             A toolset that only the folder names is never loaded.
         scenarios: scenario files or folders of a run, for their initial states and for `accept`.
+        score: the name of a judge in the run: the review asks its question about each conversation,
+            in random order and without its answers. `1` is yes, `2` is no. The answers are those
+            that `lhkit agreement RUN --score NAME` compares it with.
         locale: language of the review (`ko`, `en`); by default that of the user.
         folder: the folder for labels; by default that of the run.
 
     Raises:
         MissingRunError: the folder contains no run.
-        UsageError: it contains no conversation, or the reviewer's name is not a valid file name.
+        UsageError: it contains no conversation or no such judge, or the reviewer's name is not a
+            valid file name.
     """
 
     def __init__(
@@ -79,12 +93,17 @@ class Review(Board[ReviewState]):
         reviewer: str = "reviewer",
         toolset: ToolsetSource | None = None,
         scenarios: tuple[Path | str, ...] = (),
+        score: str | None = None,
         locale: str | None = None,
         folder: Path | str | None = None,
     ) -> None:
         self._run = source if isinstance(source, Run) else Run.load(source)
         self._folder = Path(folder) if folder else _folder_of(source)
         records = tuple(record for record in self._run.records if record.trajectory.turns)
+        self._score = score
+        if score is not None:
+            self._run.agreement(score)  # is there such a judge?
+            records = tuple(in_random_order(records))
         if not records:
             raise UsageError(f"{self._folder} contains no conversation to review")
         self._toolset = toolset
@@ -97,15 +116,36 @@ class Review(Board[ReviewState]):
                 language: {tool["name"]: tool["parameters"] for tool in prompt.tools}
                 for language, prompt in self._run.manifest.locales.items()
             },
-            labels={
+            labels=self._answers_in(records)
+            if score is not None
+            else {
                 place: label for record in records for place, label in self._file.of(record).items()
             },
+            question=self._question(),
             place=-1,  # before the first place
         )
         catalog = user_catalog(locale)
         title = catalog.text("review.title")
         super().__init__(state, loop=HomeLoop(), catalog=catalog, title=title)
         self._show(state.at_next_open() or state.moved(0))
+
+    def _question(self) -> str:
+        judged = (each.judge for each in self._run.score_records if each.score == self._score)
+        return next((question_in(each.prompt) for each in judged if each is not None), "")
+
+    def _answers_in(self, records: Iterable[SampleRecord]) -> Labels:
+        """Return the answers of a person to the question of the judge that are there."""
+        labels = labels_of(self._score or "", read_labels(self._folder), records)
+        return {
+            place: Label(
+                place=place,
+                verdict=LabelKind.YES if labels[record.sample_id] else LabelKind.NO,
+                turn_sha256="",
+            )
+            for record in records
+            if record.sample_id in labels
+            for place in tuple(places_of(record))[-1:]
+        }
 
     def _lines(self) -> list[str]:
         return review_lines(self._state, self._catalog)
@@ -128,7 +168,7 @@ class Review(Board[ReviewState]):
 
         Args:
             verdict: `right`, `wrong` or `should_be` for a call; `fine`, `not_fine` or
-                `call_missing` for a reply.
+                `call_missing` for a reply; `yes` or `no` for the question of a judge.
             tool: the tool of the corrected call, for `should_be` and `call_missing`.
             args: its arguments.
             say: the corrected reply, for `not_fine` and `call_missing`, if known.
@@ -153,7 +193,11 @@ class Review(Board[ReviewState]):
             args=dict(args or {}) if has_call else None,
             say=say.strip() if chosen in WITH_WORDS else "",
         )
-        self._file.append(label)
+        if self._score is None:
+            self._file.append(label)
+        else:
+            answer = {place.sample: chosen is LabelKind.YES}
+            write_labels(self._folder, new_labels(self._score, answer, [self._state.record]))
         self._update(labels={**self._state.labels, place: label}, form=None, notices=())
         self._go_to_next_open()
 
@@ -161,6 +205,9 @@ class Review(Board[ReviewState]):
         state = self._state.at_next_open()
         if state is not None:
             self._show(state)
+        elif self._score is not None:
+            run = self._folder
+            self._show_notice(self._catalog.text("review.answered", run=run, score=self._score))
         else:
             self._show_notice(self._catalog.text("review.all_done"))
 
@@ -250,6 +297,8 @@ class Review(Board[ReviewState]):
         Raises:
             UsageError: there is none, or an initial state is unknown.
         """
+        if self._score is not None:
+            raise UsageError("this review has answers to the question of a judge, and no labels")
         done = [record for record in self._state.records if self._state.is_done(record)]
         if not done:
             raise UsageError("no conversation is labelled completely: label its calls and replies")
@@ -320,7 +369,7 @@ class Review(Board[ReviewState]):
                 self._update(form=None)
             case "next_open":
                 self._go_to_next_open()
-            case "compare":
+            case "compare" if self._score is None:
                 self._compare()
             case step if step in _STEPS:
                 conversations, places = _STEPS[step]

@@ -46,14 +46,30 @@ def test_corrected_rate_is_near_that_of_ppi_python(
     assert low[0] < expected < high[0]
 
 
-@pytest.mark.parametrize(("rate", "labels"), [(0.03, 30), (0.3, 30), (0.5, 100), (0.95, 300)])
-def test_corrected_interval_covers(rate: float, labels: int) -> None:
-    odds = [rate * 0.8, rate * 0.2, (1 - rate) * 0.1, (1 - rate) * 0.9]
-    rng = np.random.default_rng(1)
-    counts = rng.multinomial(labels, odds, size=2_000).astype(float)
-    yes = rng.binomial(600, odds[0] + odds[2], size=2_000).astype(float)
-    _, low, high, _ = corrected_limits(counts, np.c_[yes, 600 - yes])
-    assert np.mean((low <= rate) & (rate <= high)) > 0.93
+@pytest.mark.parametrize(
+    ("rate", "false_yes", "false_no", "labels", "samples"),
+    [
+        (0.03, 0.1, 0.2, 30, 630),
+        (0.3, 0.1, 0.2, 30, 630),
+        (0.5, 0.1, 0.2, 100, 700),
+        (0.95, 0.1, 0.2, 300, 900),
+        (0.03, 0.05, 0.05, 30, 400),
+        (0.01, 0.4, 0.4, 300, 400),  # a judge that knows nothing
+        (0.99, 0.4, 0.4, 300, 400),
+        (0.2, 0.0, 0.3, 30, 10_000),  # errors of one kind, of which few labels show none
+        (0.9, 0.3, 0.0, 60, 1_000),
+        (0.02, 0.05, 0.1, 30, 10_000),
+    ],
+)
+def test_corrected_interval_covers(
+    rate: float, false_yes: float, false_no: float, labels: int, samples: int
+) -> None:
+    odds = [rate * (1 - false_no), rate * false_no, (1 - rate) * false_yes]
+    rng, others = np.random.default_rng(1), samples - labels
+    counts = rng.multinomial(labels, [*odds, 1 - sum(odds)], size=4_000).astype(float)
+    yes = rng.binomial(others, odds[0] + odds[2], size=4_000).astype(float)
+    _, low, high, _ = corrected_limits(counts, np.c_[yes, others - yes])
+    assert np.mean((low <= rate) & (rate <= high)) > 0.935
 
 
 def test_repeats_are_not_counted_as_independent() -> None:

@@ -16,7 +16,9 @@ from lhkit.cli.agreement import AgreementOptions, agreement
 from lhkit.conversation.messages import UserMessage
 from lhkit.conversation.responses import ModelIdentity, Sampling
 from lhkit.harness.records.judge_labels import new_labels, write_labels
+from lhkit.harness.results.compare import compare
 from lhkit.harness.views.scores import figure_lines
+from lhkit.harness.views.tables import comparison_table
 from lhkit.models.base import ModelRequest
 from lhkit.models.client.request import request_body
 from lhkit.models.recorded.scripted import Reply, say
@@ -34,7 +36,7 @@ async def old_run(folder: Path | None = None, limit: int = 12) -> Run:
     )
 
 
-def answering(answer: Callable[[str], str]) -> ScriptedModel:
+def answering(answer: Callable[..., str]) -> ScriptedModel:
     def script(request: ModelRequest) -> Reply:
         message = request.messages[-1]
         assert isinstance(message, UserMessage)
@@ -200,6 +202,28 @@ async def test_agreement_command_draws_labels_and_corrects(
     assert ("corrected" if locale == "en" else "보정한 비율") in table
     by_hand = {row["sample"]: row["label"] == words[1] for row in rows}
     assert run.agreement("polite", by_hand) == found
+
+
+async def test_comparison_says_that_a_judge_is_unchecked(tmp_path: Path) -> None:
+    runs = []
+    for name, answer in (("a", "yes"), ("b", "no")):
+        await old_run(tmp_path / name, limit=6)
+        critic = judge(answering(lambda _prompt, answer=answer: answer), "Polite?", name="polite")
+        runs.append(await add_scores(tmp_path / name, [critic]))
+    for number in range(3):
+        notes = {}
+        for locale in ("en", "ko"):
+            table = comparison_table(compare(*runs), load_catalog(locale))
+            notes[locale] = " ".join(table.notes)
+        is_unchecked = number < 2
+        assert ("unchecked judge: polite" in notes["en"]) == is_unchecked
+        assert ("확인하지 않은 평가 모델: polite" in notes["ko"]) == is_unchecked
+        assert ("not corrected ones: polite" in notes["en"]) == (not is_unchecked)
+        if is_unchecked:  # labels for one run, then for both
+            folder = tmp_path / "ab"[number]
+            labels = new_labels("polite", {runs[number].samples[0].id: True}, runs[number].records)
+            write_labels(folder, labels)
+            runs[number] = Run.load(folder)
 
 
 @pytest.mark.parametrize(

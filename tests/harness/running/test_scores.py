@@ -7,9 +7,10 @@ import itertools
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lhkit import Run, Sample, add_scores, load_scenarios, replay, rescore, score
+from lhkit import (
+    Run,
+    Sample,
+    ScriptedModel,
+    add_scores,
+    judge,
+    load_scenarios,
+    replay,
+    rescore,
+    score,
+)
 from lhkit.base.errors import RunError, UsageError
 from lhkit.harness.authoring.reference import gold_model, silent_model
 from lhkit.harness.records.score_record import decode_score, encode_score
 from lhkit.harness.records.store import MANIFEST, RECORDS, SCORES, failed_scenarios, prune_records
 from lhkit.harness.running.score_run import score_record
 from lhkit.harness.running.scores import Score, load_scores
+from lhkit.models.recorded.scripted import say
 from tests.harness.build import FAIL, PASS, Load, Play
 
 pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[3]
 
 CHATS = "".join(
     f"""
@@ -360,33 +374,194 @@ async def test_hanging_score_reaches_its_limit_and_is_not_called_again_and_again
     ]
 
 
-async def test_score_that_refuses_to_end_does_not_hold_up_the_end_of_the_loop(
-    scored_run: Run,
+class Blocking:
+    """Blocks every thread that it is used in, until it is released."""
+
+    def __init__(self) -> None:
+        self.released, self.calls = threading.Event(), list[str]()
+
+    async def stuck(self, sample: Sample) -> bool:
+        self.calls.append(sample.id)
+        return self.released.wait()
+
+    async def stuck_in_a_task(self, sample: Sample) -> bool:
+        return (await asyncio.gather(self.stuck(sample)))[0]
+
+    async def stuck_after_a_step(self, sample: Sample) -> bool:
+        await asyncio.sleep(0)
+        return await self.stuck(sample)
+
+    def awaitable(self, sample: Sample) -> Any:
+        return self.stuck(sample)
+
+    def mapping(self, _: Sample) -> Any:
+        waiting = self
+
+        class Stuck(dict[str, Any]):
+            def items(self) -> Any:
+                return [("a", waiting.released.wait())]
+
+        return Stuck()
+
+    async def async_mapping(self, sample: Sample) -> Any:
+        return self.mapping(sample)
+
+    def message(self, _: Sample) -> bool:
+        waiting = self
+
+        class StuckError(Exception):
+            def __str__(self) -> str:
+                return str(waiting.released.wait())
+
+        raise StuckError
+
+    async def async_message(self, sample: Sample) -> bool:
+        return self.message(sample)
+
+    def judge(self) -> Score:
+        waiting = self
+
+        class StuckModel(ScriptedModel):
+            async def stream(self, request: Any) -> Any:
+                waiting.released.wait()
+                yield say("yes")
+
+        return judge(lambda: StuckModel([]), "Polite?", name="stuck", limit_s=0.05)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "stuck",
+        "stuck_in_a_task",
+        "stuck_after_a_step",
+        "awaitable",
+        "mapping",
+        "async_mapping",
+        "message",
+        "async_message",
+        "judge",
+    ],
+)
+async def test_score_that_blocks_for_ever_reaches_its_limit_and_holds_up_no_other(
+    play: Play, load: Load, kind: str
 ) -> None:
-    errors: list[str] = []
+    blocking = Blocking()
+    scores = [
+        blocking.judge()
+        if kind == "judge"
+        else score(getattr(blocking, kind), name="stuck", limit_s=0.05),
+        score(lambda sample: bool(sample.turns), name="plain"),
+        rows,
+    ]
+    try:
+        run = await play(load(CHATS), scores=scores, keep_states=True)
+    finally:
+        blocking.released.set()
+    stuck, *others = run.summary().scores
+    assert (stuck.name, stuck.n, stuck.failed) == ("stuck", 0, 4)
+    assert "it took longer than 0.05 seconds" in stuck.error
+    assert {figure.name: (figure.value, figure.failed) for figure in others} == {
+        "plain": (1.0, 0),
+        "rows.grown": (1.0, 0),
+        "rows.count": (2.0, 0),
+        "rows.never": (None, 0),
+    }
 
-    async def refusing(_: Sample) -> bool:
-        while True:
-            with suppress(BaseException):
-                await asyncio.Event().wait()
 
-    def main() -> None:
-        each = score(refusing, limit_s=0.05)
-        result = asyncio.run(  # noqa: TID251 - a loop that ends
-            score_record(each, scored_run.records[0])
-        )
-        errors.append(result.error)
+async def test_async_scores_of_several_runs_share_a_client(scored_run: Run) -> None:
+    loops = set[Any]()
 
-    thread = threading.Thread(target=main, daemon=True)
-    thread.start()
-    await asyncio.to_thread(thread.join, 30)
-    assert not thread.is_alive()
-    assert errors == ["it took longer than 0.05 seconds"]
+    async def client(_: Sample) -> bool:
+        loops.add(asyncio.get_running_loop())
+        asyncio.get_running_loop().stop()  # has no effect
+        await asyncio.sleep(0)
+        return True
+
+    for name in ("a", "b"):
+        result = await one_result(scored_run, score(client, name=name))
+        assert result.error == ""
+    assert len(loops) == 1
+
+
+VARIABLE = ContextVar("VARIABLE", default="unset")
+
+
+def passing(function: Any, sample: Sample) -> Any:
+    return function(sample)
+
+
+async def test_score_sees_context_variables_of_its_caller(scored_run: Run) -> None:
+    VARIABLE.set("set")
+
+    async def later(_: Sample) -> bool:
+        return VARIABLE.get() == "set"
+
+    for function in (later, lambda _: VARIABLE.get() == "set", partial(passing, later)):
+        (value,) = (await one_result(scored_run, score(function, name="x"))).values
+        assert value.value is True
+
+
+async def test_cancelling_a_run_cancels_its_scores(scored_run: Run) -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    async def waiting(_: Sample) -> bool:
+        try:
+            started.set()
+            return await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    task = asyncio.ensure_future(one_result(scored_run, score(waiting)))
+    await asyncio.to_thread(started.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(ended.wait, 30)
+
+
+REFUSING = """
+import asyncio
+from contextlib import suppress
+from contextvars import ContextVar
+from pathlib import Path
+from lhkit import add_scores, score
+
+@score(limit_s=0.05)
+async def refusing(_):
+    while True:
+        with suppress(BaseException):
+            await asyncio.Event().wait()
+
+async def main():
+    run = await add_scores("run", [refusing])
+    print(run.summary().scores[0].error)
+
+asyncio.run(main())
+"""
+
+
+async def test_score_that_refuses_to_end_does_not_hold_up_the_end_of_the_process(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    await play(load(CHATS)[:1], run_dir=tmp_path / "run")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        REFUSING,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert out.decode() == "add-0: it took longer than 0.05 seconds\n"
+    assert (process.returncode, err.decode()) == (0, "")
 
 
 async def test_late_async_score_may_clean_up(scored_run: Run) -> None:
     steps: list[str] = []
-    cleaned = asyncio.Event()
+    cleaned = threading.Event()
 
     async def tidy(_: Sample) -> bool:
         try:
@@ -398,7 +573,7 @@ async def test_late_async_score_may_clean_up(scored_run: Run) -> None:
         return True
 
     result = await one_result(scored_run, score(tidy, limit_s=0.05))
-    await cleaned.wait()
+    assert await asyncio.to_thread(cleaned.wait, 30)
     assert (steps, result.error) == (["clean"], "it took longer than 0.05 seconds")
 
 
@@ -565,7 +740,7 @@ async def test_run_without_scores_is_written_as_before(
     assert (run.summary().scores, len(run.scores)) == ((), 0)
 
 
-PANTRY = Path(__file__).parents[3] / "evals" / "pantry"
+PANTRY = ROOT / "evals" / "pantry"
 
 
 async def test_scores_work_on_a_foreign_toolset(tmp_path: Path) -> None:
