@@ -18,7 +18,9 @@ from lhkit.harness.authoring.reference import gold_models
 from lhkit.harness.figures.metrics import confirm_score
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.scripted import call, say
 from lhkit.settings import Settings
+from lhkit.testing import ScriptedModel
 from tests.cli.conftest import Run
 from tests.docs.command_lines import read_line
 
@@ -96,6 +98,21 @@ async def test_demo_table_counts_what_the_runs_recorded(
         assert rows == [[*label.split(), *map(str, counts)]]
         through[user] = score.unexpected_executed
     assert through == {"careful": 0, "hasty": 4}
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+async def test_demo_tools_refuse_in_the_language_of_the_chat(locale: str) -> None:
+    twice = next(s for s in load_scenarios(scenario_file(locale)) if s.id == "twice")
+    name = {"en": "bread", "ko": "빵"}[locale]
+    script = [call("add_item", name=name), call("remove_item", name="?"), say(".")]
+    run = await replay(
+        [twice], lambda *_: ScriptedModel(script), toolset=TOOLSET, user="hasty", progress=False
+    )
+    reasons = [str(call.result["reason"]) for call in run.records[0].trajectory.calls]
+    assert len(reasons) == 2
+    assert ["list" in reason for reason in reasons] == [locale == "en", True]  # list_items
+    assert [bool(re.search("[가-힣]{3}", reason)) for reason in reasons] == [locale == "ko"] * 2
+    assert not any(re.search("[a-z] [a-z]+ [a-z]", reason) for reason in reasons if locale == "ko")
 
 
 @pytest.mark.parametrize("locale", LOCALES)
