@@ -66,8 +66,8 @@ class ProjectKeys(BaseModel):
         | None
     ) = Field(
         default=None,
-        description="Scenario files and folders, as PATHS. Default with `toolset`: the file's "
-        "folder.",
+        description="Scenario files, folders and patterns (`tests/*.yaml`). Default with "
+        "`toolset`: the folder of this file.",
     )
     model: NonBlank | None = Field(default=None, description="The model, as for `--model`.")
     base_url: Annotated[NonBlank, AfterValidator(_valid_address)] | None = Field(
@@ -195,7 +195,7 @@ def _read_keys(file: Path, shown: Path) -> ProjectKeys:
         keys = ProjectKeys.model_validate(given)
     except InvalidFields as error:
         issues = validation_issues(error, TypeAdapter(ProjectKeys), given)
-        lines += (f"{shown}: {format_path(issue.path)} {issue.message}" for issue in issues)
+        lines += (f"{shown}: {format_path(issue.path)}: {issue.message}" for issue in issues)
     if lines:
         raise UsageError("\n".join(sorted(lines)))
     return keys
