@@ -4,13 +4,13 @@ The tools, their gate, the simulated users and the scores are those of every cha
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
+import psutil
 import typer
 from rich import box
 from rich.console import Console
@@ -84,7 +84,7 @@ async def play_demo(
     settings: Settings,
     *,
     sleep: Sleep = asyncio.sleep,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] | None = None,
 ) -> int:
     """Play the demo, and return the exit code.
 
@@ -92,7 +92,8 @@ async def play_demo(
         options: the command's options.
         settings: of this process.
         sleep: waits for so many seconds; only called where a person reads along.
-        clock: returns monotonic seconds; pauses are shorter where the machine is late.
+        clock: returns the seconds since the start, by default that of the process; pauses are
+            shorter where the machine is late.
 
     Raises:
         MissingPackageError: `html` is given, and the packages of the extra `eval` are missing.
@@ -103,7 +104,7 @@ async def play_demo(
     settings = settings.model_copy(update={"locale": options.locale or settings.locale})
     catalog, console = load_catalog(settings.locale), _console()
     is_read = is_interactive(console) and not options.fast
-    pause = _Pace(sleep, clock).pause if is_read else _no_pause
+    pause = _Pace(sleep, clock or _process_age(settings)).pause if is_read else _no_pause
     screen = _Screen(console=console, catalog=catalog, sleep=pause)
     toolset = load(f"{TOOLS}:toolset")
     scenarios = load_scenarios(scenario_file(settings.locale))
@@ -127,6 +128,11 @@ def _console() -> Console:
     return console if is_interactive(console) else new(width=WIDTH)
 
 
+def _process_age(settings: Settings) -> Callable[[], float]:
+    started_s = psutil.Process().create_time()
+    return lambda: settings.now().timestamp() - started_s
+
+
 async def _no_pause(_seconds: float) -> None:
     """Wait for nothing."""
 
@@ -135,8 +141,7 @@ class _Pace:
     """Pauses by a plan: what the machine takes for its work is taken from the pauses after it."""
 
     def __init__(self, sleep: Sleep, clock: Callable[[], float]) -> None:
-        self._sleep, self._clock = sleep, clock
-        self._next_s = clock()
+        self._sleep, self._clock, self._next_s = sleep, clock, 0.0
 
     async def pause(self, seconds: float) -> None:
         """Wait until the plan's next time, or for the least share of the pause."""
