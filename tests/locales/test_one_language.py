@@ -231,8 +231,8 @@ SIMPLE = [
 def test_messages_are_whole_after_a_place() -> None:
     """No other message takes the place, or a part of the message, for its value."""
     translate, place, wrong = load_catalog("ko").translate, "a.yaml:3: x.turns[0]: ", {}
-    for english, korean in SIMPLE:
-        message = english
+    for english, text in SIMPLE:
+        message, korean = english, text
         for number in range(english.count("{}")):
             value = f"'v{number}'"
             message = message.replace("{}", value, 1)
