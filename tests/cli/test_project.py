@@ -13,6 +13,7 @@ from lhkit.base.project_file import find_project_file
 from lhkit.cli.chat.chat import ChatOptions
 from lhkit.cli.doctor import DoctorOptions
 from lhkit.cli.eval.eval_options import EvalOptions
+from lhkit.cli.export import ExportOptions
 from lhkit.cli.frame.project import ProjectKeys, find_project, read_project, with_project
 from lhkit.cli.lint import LintOptions
 from lhkit.cli.prompt import PromptOptions
@@ -144,6 +145,17 @@ def test_matrix_takes_what_the_suite_leaves_out(project: Path, run: Run) -> None
     code, out, err = run("matrix", suite)
     assert code == 2
     assert "none.py" in err
+
+
+def test_export_has_scenarios_of_its_own(project: Path) -> None:
+    (project / "lhkit.toml").write_text(f'{TOOLSET}\nscenarios = "shopping.scenario.yaml"')
+    assert taken(ExportOptions).keys() == {"toolset", "in settings"}
+
+
+def test_project_line_is_in_the_language_of_the_project(project: Path) -> None:
+    (project / "lhkit.toml").write_text(f'{TOOLSET}\nlocale = "ko"')
+    _, _, line = with_project(LintOptions, {}, load_settings())
+    assert line == "lhkit.toml: 도구 모음 tools.py:toolset, 시나리오 ., 언어 ko"
 
 
 def test_project_is_found_from_a_folder_below_it(
