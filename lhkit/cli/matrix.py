@@ -128,7 +128,7 @@ def _with_project(suite: Suite, file: Path, settings: Settings) -> Suite:
     given = {name: getattr(suite, name) for name in suite.model_fields_set}
     given |= {"model": own or models[-1]} if any(models) else {}
     values = project.absolute().defaults(KEYS - {"locale"}, given, settings)
-    print_lines(filter(None, [project.line(values)]))
+    print_lines(filter(None, [project.line(values, settings.locale)]))
     return suite.model_copy(update=values)
 
 

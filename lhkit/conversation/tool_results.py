@@ -53,16 +53,19 @@ class ToolErr:
 
     Attributes:
         code: a stable identifier, such as `validation` or `r3_quota`.
-        reason: a sentence for the model, with what would be accepted.
+        reason: a sentence for the model, with what would be accepted. The user reads it, too.
         edited: as in `ToolOk`.
         changed: as in `ToolOk`; with False, a refusal after the user approved is not taken for a
             failure midway.
+        translations: the reason in other languages, such as `{"ko": "이미 있습니다."}`. In a chat
+            in one of them it stands in place of `reason`.
     """
 
     code: str
     reason: str
     edited: Mapping[str, JSON] | None = field(default=None, repr=False)
     changed: bool | None = field(default=None, repr=False, compare=False)
+    translations: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,14 @@ def parse_result(encoded: Any) -> ToolResult | None:
             return None
 
 
-def serialisable(result: ToolResult) -> ToolResult:
+def serialisable(result: ToolResult, locale: str = "") -> ToolResult:
     """Return a result with read-only data, or `ToolErr("handler_error")` if it is not JSON.
 
     The data of a `ToolOk` is copied, so that the tool may keep and change the original.
+
+    Args:
+        result: the result.
+        locale: the language of a `ToolErr`'s reason, if it has a translation.
     """
     try:
         if isinstance(result, ToolOk):
@@ -125,7 +132,7 @@ def serialisable(result: ToolResult) -> ToolResult:
             data, edited = read_only_json(result.data), _read_only(result.edited)
             return ToolOk(data, edited, _flag(result.changed))
         if isinstance(result, ToolErr):
-            code, reason = _as_text(result.code), _as_text(result.reason)
+            code, reason = _as_text(result.code), _as_text(_reason_in(locale, result))
             return ToolErr(code, reason, _read_only(result.edited), _flag(result.changed))
     except NotJsonError as error:
         return ToolErr(code="handler_error", reason=f"the result is not JSON: {error}")
@@ -139,6 +146,13 @@ def _read_only(edited: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
 def _flag(changed: Any) -> bool | None:
     """Return True or False only for these very values: anything else says nothing."""
     return changed if changed is True or changed is False else None
+
+
+def _reason_in(locale: str, error: ToolErr) -> Any:
+    """Return the reason in a language; a translation that is no text counts as missing."""
+    translations: Any = error.translations
+    own = translations.get(locale) if isinstance(translations, Mapping) else None
+    return own if own and isinstance(own, str) else error.reason
 
 
 def _as_text(value: Any) -> str:

@@ -275,7 +275,7 @@ class _Dispatch:
             return None
         started_s = self.clock()
         try:
-            return await refusal(tool, accepted.args, self.deps)
+            return await refusal(tool, accepted.args, self.deps, locale=self.catalog.locale)
         except RuleFailedError as error:
             return self._error("handler_error", key="rule_failed", type=str(error))
         finally:
@@ -488,7 +488,7 @@ class _Dispatch:
             if inspect.isawaitable(returned):
                 returned = await returned
             if isinstance(returned, ToolOk | ToolErr | ToolCancelled):
-                return serialisable(returned)
+                return serialisable(returned, self.catalog.locale)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - boundary: handlers are user code

@@ -21,13 +21,16 @@ class RuleFailedError(Exception):
     """A rule did not decide; the message names the exception's type, or what it returned."""
 
 
-async def refusal(tool: ToolDefinition, args: Mapping[str, JSON], deps: Any) -> ToolResult | None:
+async def refusal(
+    tool: ToolDefinition, args: Mapping[str, JSON], deps: Any, *, locale: str
+) -> ToolResult | None:
     """Return the refusal of the first rule that refuses a call; None if all allow it.
 
     Args:
         tool: the tool.
         args: the arguments as they would run; each rule gets a copy.
         deps: dependencies of the tool.
+        locale: the language of the reason, if the rule has it in that language.
 
     Raises:
         RuleFailedError: a rule raised, was late, or returned neither None nor a `ToolErr`.
@@ -37,7 +40,7 @@ async def refusal(tool: ToolDefinition, args: Mapping[str, JSON], deps: Any) -> 
     for rule in tool.rules:
         returned = await _returned(rule, tool, args, deps)
         if isinstance(returned, ToolErr):
-            return serialisable(returned)
+            return serialisable(returned, locale)
         if returned is not None:
             _log.error("a rule of %s returned a %s", tool.name, type(returned).__name__)
             raise RuleFailedError(f"returned {type(returned).__name__}")

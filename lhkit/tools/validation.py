@@ -451,12 +451,21 @@ def _explain(error: ValidationError, root: Any) -> Missing | Invalid:
     )
 
 
-def invalid(field: str, expected: str, value: Any) -> Invalid:
+def invalid(
+    field: str, expected: str, value: Any, *, translations: Mapping[str, str] | None = None
+) -> Invalid:
     """Return the verdict that the `value` of `field` is invalid, for a tool's own `check`.
 
     Args:
         field: the argument, dotted for an inner field, or `(all)`.
         expected: what would be valid, such as `a time after start`.
         value: the value that was passed.
+        translations: `expected` in other languages, such as `{"ko": "시작보다 늦은 시각"}`.
     """
-    return Invalid(field=field, expected=expected, actual=shown(value, SHOWN_CHARS))
+    texts = translations or {}
+
+    def described(catalog: Catalog) -> str:
+        return texts.get(catalog.locale) or catalog.translate(expected)
+
+    actual = shown(value, SHOWN_CHARS)
+    return Invalid(field=field, expected=expected, actual=actual, described=described)

@@ -18,7 +18,9 @@ from lhkit.harness.authoring.reference import gold_models
 from lhkit.harness.figures.metrics import confirm_score
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
+from lhkit.scripted import call, say
 from lhkit.settings import Settings
+from lhkit.testing import ScriptedModel
 from tests.cli.conftest import Run
 from tests.docs.command_lines import read_line
 
@@ -33,20 +35,26 @@ class Terminal(io.StringIO):
 
 
 async def shown_in_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, locale: str, **options: Any
+    monkeypatch: pytest.MonkeyPatch, locale: str, late_s: float = 0, **options: Any
 ) -> tuple[str, list[float]]:
-    """Return what the demo shows in a terminal, and its pauses, which nobody waits for."""
+    """Return what the demo shows in a terminal, and its pauses, which nobody waits for.
+
+    `late_s` is the time that the machine takes for its work after each pause.
+    """
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
+
+    def clock() -> float:
+        return sum(pauses) + late_s * len(pauses)
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     for name, value in {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
     settings = Settings(locale=locale)
-    assert await play_demo(DemoOptions(**options), settings, sleep=sleep) == 0
+    assert await play_demo(DemoOptions(**options), settings, sleep=sleep, clock=clock) == 0
     return re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue()), pauses
 
 
@@ -99,6 +107,21 @@ async def test_demo_table_counts_what_the_runs_recorded(
 
 
 @pytest.mark.parametrize("locale", LOCALES)
+async def test_demo_tools_refuse_in_the_language_of_the_chat(locale: str) -> None:
+    twice = next(s for s in load_scenarios(scenario_file(locale)) if s.id == "twice")
+    name = {"en": "bread", "ko": "빵"}[locale]
+    script = [call("add_item", name=name), call("remove_item", name="?"), say(".")]
+    run = await replay(
+        [twice], lambda *_: ScriptedModel(script), toolset=TOOLSET, user="hasty", progress=False
+    )
+    reasons = [str(call.result["reason"]) for call in run.records[0].trajectory.calls]
+    assert len(reasons) == 2
+    assert ["list" in reason for reason in reasons] == [locale == "en", True]  # list_items
+    assert [bool(re.search("[가-힣]{3}", reason)) for reason in reasons] == [locale == "ko"] * 2
+    assert not any(re.search("[a-z] [a-z]+ [a-z]", reason) for reason in reasons if locale == "ko")
+
+
+@pytest.mark.parametrize("locale", LOCALES)
 async def test_demo_scenarios_find_no_wrong_write_of_a_right_model(
     locale: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +146,18 @@ async def test_demo_pauses_for_a_reader_in_a_terminal_only(
     fast, pauses = await shown_in_a_terminal(monkeypatch, locale, fast=True)
     assert pauses == []
     assert without_times(fast) == without_times(slow)
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+async def test_demo_pauses_less_where_the_machine_is_late(
+    locale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, planned = await shown_in_a_terminal(monkeypatch, locale)
+    _, shorter = await shown_in_a_terminal(monkeypatch, locale, late_s=0.05)
+    assert sum(shorter) + 0.05 * len(shorter) < sum(planned) + 1, "as long as on a quick machine"
+    _, shortest = await shown_in_a_terminal(monkeypatch, locale, late_s=10)
+    assert sum(shortest) == pytest.approx(0.4 * sum(planned), rel=0.1), "people still read"
+    assert len(planned) == len(shorter) == len(shortest)
 
 
 def without_times(text: str) -> list[str]:

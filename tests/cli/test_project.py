@@ -13,6 +13,7 @@ from lhkit.base.project_file import find_project_file
 from lhkit.cli.chat.chat import ChatOptions
 from lhkit.cli.doctor import DoctorOptions
 from lhkit.cli.eval.eval_options import EvalOptions
+from lhkit.cli.export import ExportOptions
 from lhkit.cli.frame.project import ProjectKeys, find_project, read_project, with_project
 from lhkit.cli.lint import LintOptions
 from lhkit.cli.prompt import PromptOptions
@@ -75,6 +76,36 @@ def test_command_plays_the_project_and_says_so_first(run: Run, args: list[str], 
     assert " 3/3 " in out or "3 scenarios" in out or "100.0%" in out
 
 
+SCENARIOS = (
+    '"."',
+    '["."]',
+    '"shopping.scenario.yaml"',
+    '"*.scenario.yaml"',
+    '["*.scenario.yaml", "."]',
+    '"../shop"',
+    '"my shop"',
+    '"my shop/*"',
+)
+
+
+@pytest.mark.parametrize("value", [*SCENARIOS, "absolute"])
+def test_project_takes_files_folders_and_patterns_of_scenarios(
+    project: Path, run: Run, value: str
+) -> None:
+    if "my shop" in value:
+        (project / "my shop").mkdir()
+        (project / "shopping.scenario.yaml").rename(project / "my shop/a.scenario.yaml")
+    value = json.dumps(str(project)) if value == "absolute" else value
+    (project / "lhkit.toml").write_text(f"{TOOLSET}\nscenarios = {value}")
+    code, out, err = run("lint")
+    assert (code, out.splitlines()[-1]) == (0, "3 scenarios read: 0 errors, 0 warnings"), err
+    suite = project / "suite.toml"
+    suite.write_text(f'scenarios = {value}\n[arms]\nmodels = ["gold"]')
+    code, out, err = run("matrix", suite)
+    assert code == 0, err
+    assert "3/3" in out
+
+
 @pytest.mark.usefixtures("project")
 def test_prompt_shows_the_project_and_keeps_standard_output_for_it(run: Run) -> None:
     code, out, err = run("prompt")
@@ -114,6 +145,17 @@ def test_matrix_takes_what_the_suite_leaves_out(project: Path, run: Run) -> None
     code, out, err = run("matrix", suite)
     assert code == 2
     assert "none.py" in err
+
+
+def test_export_has_scenarios_of_its_own(project: Path) -> None:
+    (project / "lhkit.toml").write_text(f'{TOOLSET}\nscenarios = "shopping.scenario.yaml"')
+    assert taken(ExportOptions).keys() == {"toolset", "in settings"}
+
+
+def test_project_line_is_in_the_language_of_the_project(project: Path) -> None:
+    (project / "lhkit.toml").write_text(f'{TOOLSET}\nlocale = "ko"')
+    _, _, line = with_project(LintOptions, {}, load_settings())
+    assert line == "lhkit.toml: 도구 모음 tools.py:toolset, 시나리오 ., 언어 ko"
 
 
 def test_project_is_found_from_a_folder_below_it(
@@ -288,19 +330,19 @@ def test_locale_of_the_project_wins_over_that_of_the_machine(
     [
         ("tolset = 'x'", ["lhkit.toml: unknown key 'tolset': did you mean toolset?"]),
         ("colour = 'red'", ["lhkit.toml: unknown key 'colour': the keys are toolset, scenarios,"]),
-        ("toolset = 1", ["lhkit.toml: toolset must be"]),
-        ("scenarios = 1", ["lhkit.toml: scenarios must be"]),
-        ("scenarios = []", ["lhkit.toml: scenarios must"]),
-        ("scenarios = [1]", ["lhkit.toml: scenarios[0] must be"]),
-        ("model = ''", ["lhkit.toml: model "]),
-        ("base_url = 'nowhere'", ["lhkit.toml: base_url ", "nowhere"]),
-        ("base_url = 'http://me:secret@host'", ["lhkit.toml: base_url ", "LHKIT_API_KEY"]),
-        ("dialect = 'jsn'", ["lhkit.toml: dialect must be one of functiongemma, gemma4, json"]),
-        ("locale = 'fr'", ["lhkit.toml: locale must be one of en, ko"]),
-        ("concurrency = '8'", ["lhkit.toml: concurrency must be"]),
-        ("concurrency = 0", ["lhkit.toml: concurrency must be"]),
-        ("user = 'lazy'", ["lhkit.toml: user must be"]),
-        ("a = 1\nuser = 2", ["lhkit.toml: unknown key 'a'", "lhkit.toml: user must"]),
+        ("toolset = 1", ["lhkit.toml: toolset: must be"]),
+        ("scenarios = 1", ["lhkit.toml: scenarios: must be"]),
+        ("scenarios = []", ["lhkit.toml: scenarios: must"]),
+        ("scenarios = [1]", ["lhkit.toml: scenarios[0]: must be"]),
+        ("model = ''", ["lhkit.toml: model: "]),
+        ("base_url = 'nowhere'", ["lhkit.toml: base_url: ", "nowhere"]),
+        ("base_url = 'http://me:secret@host'", ["lhkit.toml: base_url: ", "LHKIT_API_KEY"]),
+        ("dialect = 'jsn'", ["lhkit.toml: dialect: must be one of functiongemma, gemma4, json"]),
+        ("locale = 'fr'", ["lhkit.toml: locale: must be one of en, ko"]),
+        ("concurrency = '8'", ["lhkit.toml: concurrency: must be"]),
+        ("concurrency = 0", ["lhkit.toml: concurrency: must be"]),
+        ("user = 'lazy'", ["lhkit.toml: user: must be"]),
+        ("a = 1\nuser = 2", ["lhkit.toml: unknown key 'a'", "lhkit.toml: user: must"]),
         ("toolset ==", ["lhkit.toml is not valid TOML"]),
         ("toolset = '\udc80'", ["lhkit.toml cannot be read"]),
     ],

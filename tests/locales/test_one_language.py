@@ -188,6 +188,20 @@ MESSAGES = [
         "shop.yaml:3: 다음이어야 합니다: 다음 가운데 하나: a, b 또는 목록. a을(를) 찾으셨나요?",
     ),
     ("must be a text or a whole number", "다음이어야 합니다: 글 또는 정수"),
+    (
+        "c: the reply does not match /(a+)+$/: write a reply under gold.say",
+        "c: 답이 /(a+)+$/에 맞지 않습니다: gold.say에 답을 쓰세요",
+    ),
+    (
+        "s.toml: scenarios: must be one of dev, test, all or a list\ns.toml: user: unknown field",
+        "s.toml: scenarios: 다음 가운데 하나여야 합니다: dev, test, all 또는 목록\n"
+        "s.toml: user: 모르는 필드입니다",
+    ),
+    (
+        "a.yaml:3: x.reply: is not a valid regular expression: unterminated",
+        "a.yaml:3: x.reply: 올바른 정규식이 아닙니다: unterminated",
+    ),
+    ("{'a: b': 1} is too long", "{'a: b': 1}이(가) 너무 깁니다"),
     # what a person wrote stays, even if it looks like a message of lhkit
     ("the reply lacks 'unknown field'", "답에 'unknown field'이(가) 없습니다"),
     ("tea or coffee: ready", "tea or coffee: ready"),
@@ -201,6 +215,31 @@ MESSAGES = [
 def test_translate_keeps_values_and_unknown_texts(message: object, korean: str) -> None:
     assert load_catalog("ko").translate(message) == korean
     assert load_catalog("en").translate(message) == str(message)
+
+
+SIMPLE = [
+    (english, text)
+    for name, table in TABLES.items()
+    for english, text in table.items()
+    if name not in {"typer", "help", "composed"}
+    and "\n" not in english
+    and "}{" not in english  # two values side by side cannot be told apart
+    and not english.startswith("{}: {}")  # nor a place before a value
+]
+
+
+def test_messages_are_whole_after_a_place() -> None:
+    """No other message takes the place, or a part of the message, for its value."""
+    translate, place, wrong = load_catalog("ko").translate, "a.yaml:3: x.turns[0]: ", {}
+    for english, text in SIMPLE:
+        message, korean = english, text
+        for number in range(english.count("{}")):
+            value = f"'v{number}'"
+            message = message.replace("{}", value, 1)
+            korean = re.sub(rf"\{{{number}\*?\}}", value, korean)
+        if (shown := translate(place + message)) != place + korean:
+            wrong[message] = shown
+    assert wrong == {}
 
 
 def test_translate_is_quick_on_long_messages() -> None:

@@ -20,6 +20,7 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.validation import invalid
 
 pytestmark = pytest.mark.anyio
 
@@ -319,3 +320,60 @@ async def test_refusal_that_is_not_json_is_an_error() -> None:
 
     done = await outcome(shop(check), {"note_id": "n"}, ScriptedGate([True]), Ran())
     assert (done.ran, isinstance(done.result, ToolErr)) == (False, True)
+
+
+BROKEN: Any = "ko: no mapping"
+
+
+@pytest.mark.parametrize(
+    ("locale", "translations", "reason"),
+    [
+        ("ko", {"ko": "이미 있습니다."}, "이미 있습니다."),
+        ("en", {"ko": "이미 있습니다."}, "It is there."),
+        ("ko", {"de": "Gibt es schon."}, "It is there."),
+        ("ko", None, "It is there."),
+        ("ko", {"ko": ""}, "It is there."),
+        ("ko", {"ko": 5}, "It is there."),
+        ("ko", BROKEN, "It is there."),
+    ],
+)
+@pytest.mark.parametrize("place", ["tool", "check", "edit"])
+async def test_reason_of_a_refusal_is_in_the_language_of_the_chat(
+    place: str, locale: str, translations: Any, reason: str
+) -> None:
+    refused = ToolErr("r1", "It is there.", translations=translations)
+    registry = ToolRegistry()
+
+    def check(args: dict[str, Any]) -> ToolErr | None:
+        return refused if place == "check" or (place == "edit" and args["n"] == 2) else None
+
+    @registry.tool(destructive=True, check=check, name="add")
+    def add(n: int) -> ToolResult:
+        """Add."""
+        return refused if place == "tool" else ToolOk({"n": n})
+
+    person = Person({"n": 2}) if place == "edit" else ScriptedGate([True])
+    dispatcher = ToolDispatcher(registry, catalog=load_catalog(locale))
+    result = await dispatcher.dispatch("add", {"n": 1}, confirm=person)
+    if isinstance(person, Person):
+        assert person.errors == ["", reason]
+    else:
+        assert isinstance(result, ToolErr)
+        assert (result.code, result.reason, result.translations) == ("r1", reason, None)
+
+
+async def test_check_of_arguments_says_what_it_expects_in_the_language_of_the_chat() -> None:
+    def check(args: Mapping[str, Any]) -> Any:
+        later = {"ko": "시작보다 늦은 시각"}
+        return invalid("end", "a time after start", args["end"], translations=later)
+
+    tool = replace(echo_tool("book", parameters=object_schema(end={"type": "string"})), check=check)
+    reasons = {}
+    for locale in ("ko", "en"):
+        dispatcher = ToolDispatcher(ToolRegistry([tool]), catalog=load_catalog(locale))
+        result = await dispatcher.dispatch("book", {"end": "9"}, confirm=None)
+        assert isinstance(result, ToolErr)
+        reasons[locale] = result.reason
+    assert "a time after start" in reasons["en"]
+    assert "시작보다 늦은 시각" in reasons["ko"]
+    assert "a time after start" not in reasons["ko"]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
+import psutil
 import typer
 from rich import box
 from rich.console import Console
@@ -58,6 +59,8 @@ NEXT = {
 WIDTH = 80
 
 _KEY_S, _TEXT_S, _READ_S = 0.04, 0.03, 1.0
+_LEAST_PAUSE = 0.4
+"""The share of a pause that stays on a late machine, so that people can read."""
 
 Sleep: TypeAlias = Callable[[float], Awaitable[object]]
 
@@ -77,7 +80,11 @@ class DemoOptions(Options):
 
 @command("lhkit demo", "lhkit demo --locale ko", "lhkit demo --html demo.html")
 async def play_demo(
-    options: DemoOptions, settings: Settings, *, sleep: Sleep = asyncio.sleep
+    options: DemoOptions,
+    settings: Settings,
+    *,
+    sleep: Sleep = asyncio.sleep,
+    clock: Callable[[], float] | None = None,
 ) -> int:
     """Play the demo, and return the exit code.
 
@@ -85,6 +92,8 @@ async def play_demo(
         options: the command's options.
         settings: of this process.
         sleep: waits for so many seconds; only called where a person reads along.
+        clock: returns the seconds since the start, by default that of the process; pauses are
+            shorter where the machine is late.
 
     Raises:
         MissingPackageError: `html` is given, and the packages of the extra `eval` are missing.
@@ -94,9 +103,9 @@ async def play_demo(
         require_page_packages()
     settings = settings.model_copy(update={"locale": options.locale or settings.locale})
     catalog, console = load_catalog(settings.locale), _console()
-    if options.fast or not is_interactive(console):
-        sleep = _no_pause
-    screen = _Screen(console=console, catalog=catalog, sleep=sleep)
+    is_read = is_interactive(console) and not options.fast
+    pause = _Pace(sleep, clock or _process_age(settings)).pause if is_read else _no_pause
+    screen = _Screen(console=console, catalog=catalog, sleep=pause)
     toolset = load(f"{TOOLS}:toolset")
     scenarios = load_scenarios(scenario_file(settings.locale))
     screen.show("demo.play_title", style="bold")
@@ -119,8 +128,25 @@ def _console() -> Console:
     return console if is_interactive(console) else new(width=WIDTH)
 
 
+def _process_age(settings: Settings) -> Callable[[], float]:
+    started_s = psutil.Process().create_time()
+    return lambda: settings.now().timestamp() - started_s
+
+
 async def _no_pause(_seconds: float) -> None:
     """Wait for nothing."""
+
+
+class _Pace:
+    """Pauses by a plan: what the machine takes for its work is taken from the pauses after it."""
+
+    def __init__(self, sleep: Sleep, clock: Callable[[], float]) -> None:
+        self._sleep, self._clock, self._next_s = sleep, clock, 0.0
+
+    async def pause(self, seconds: float) -> None:
+        """Wait until the plan's next time, or for the least share of the pause."""
+        self._next_s += seconds
+        await self._sleep(min(seconds, max(self._next_s - self._clock(), seconds * _LEAST_PAUSE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

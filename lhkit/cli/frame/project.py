@@ -14,7 +14,7 @@ from pydantic import ValidationError as InvalidFields
 
 from lhkit.base.errors import UsageError
 from lhkit.base.files import read_text_file
-from lhkit.base.locales import Catalog, available_locales
+from lhkit.base.locales import Catalog, available_locales, load_catalog
 from lhkit.base.options import DEFAULT_TOOLSET
 from lhkit.base.project_file import find_project_file
 from lhkit.base.redaction import without_secrets
@@ -66,8 +66,8 @@ class ProjectKeys(BaseModel):
         | None
     ) = Field(
         default=None,
-        description="Scenario files and folders, as PATHS. Default with `toolset`: the file's "
-        "folder.",
+        description="Scenario files, folders and patterns (`tests/*.yaml`). Default with "
+        "`toolset`: the folder of this file.",
     )
     model: NonBlank | None = Field(default=None, description="The model, as for `--model`.")
     base_url: Annotated[NonBlank, AfterValidator(_valid_address)] | None = Field(
@@ -122,10 +122,12 @@ class Project:
         """Return the project with absolute paths, for another place than the working directory."""
         return read_project(self.file, folder=self.file.resolve().parent)
 
-    def line(self, taken: Collection[str]) -> str:
+    def line(self, taken: Collection[str], locale: str) -> str:
         """Return what is taken from the file, as one line; empty if nothing is."""
+        text = load_catalog(locale).text
         shown = [
-            f"{key} {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
+            f"{text(f'project.key.{key}')} "
+            f"{' '.join(map(str, value)) if isinstance(value, tuple) else value}"
             for key, value in self.values.items()
             if key in taken
         ]
@@ -195,7 +197,7 @@ def _read_keys(file: Path, shown: Path) -> ProjectKeys:
         keys = ProjectKeys.model_validate(given)
     except InvalidFields as error:
         issues = validation_issues(error, TypeAdapter(ProjectKeys), given)
-        lines += (f"{shown}: {format_path(issue.path)} {issue.message}" for issue in issues)
+        lines += (f"{shown}: {format_path(issue.path)}: {issue.message}" for issue in issues)
     if lines:
         raise UsageError("\n".join(sorted(lines)))
     return keys
@@ -230,9 +232,11 @@ def with_project(
     values = project.defaults(keys, named, settings)
     if "repeats" not in options_type.model_fields and is_scripted_model(values.get("model")):
         del values["model"]  # nobody to talk to
-    line = project.line(values)
     changes = {str(name): values.pop(name) for name in ("locale", "base_url") if name in values}
     settings = settings.model_copy(update=changes)
+    own = named.get("locale")
+    spoken = own if own in available_locales() else settings.locale
+    line = project.line(values.keys() | changes.keys(), spoken)
     if "scenarios" in values:
         values["paths"] = values.pop("scenarios")
     scores = (*values.pop("scores", ()), *own_scores)
@@ -249,7 +253,8 @@ def _keys_of(options_type: type[BaseModel], given: Mapping[str, Any]) -> frozens
     """Return the keys that a command takes from the project."""
     own = getattr(options_type, "project_keys", None)
     fields = options_type.model_fields.keys()
-    keys = {"scenarios" if name == "paths" else name for name in fields} & KEYS | {"locale"}
+    named = {name: name for name in fields if name != "scenarios"} | {"paths": "scenarios"}
+    keys = {key for name, key in named.items() if name in fields} & KEYS | {"locale"}
     if given.get("split") is not None:  # chooses the shipped scenarios, and their tools
         keys -= {"toolset", "scenarios", "scores"}
     if "scenario" in fields and "scenario" not in given:  # `lhkit prompt` without a message

@@ -11,25 +11,25 @@ from lhkit.base.text import percent
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.results.results import Run
-from lhkit.harness.views.tables import time_line
+from lhkit.harness.views.tables import constraint_text, time_line
 
 
 def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str], ...]:
     """Return (name, value) pairs, without those that are not known."""
     manifest = run.manifest
     lines = (
-        *(("model", _model(model)) for model in summary.models),
+        *(("model", _model(model, catalog)) for model in summary.models),
         *(("dialect", model.dialect) for model in summary.models),
         *(("template", model.template_sha256) for model in summary.models),
-        *(("constraint", model.constraint) for model in summary.models),
+        *(("constraint", constraint_text(model.constraint, catalog)) for model in summary.models),
         ("sampling", " · ".join(map(_pairs, manifest.sampling))),
         ("scenarios", _scenarios(run)),
-        ("tokens", _tokens(summary)),
+        ("tokens", _tokens(summary, catalog)),
         ("time", time_line(summary.time_breakdown, catalog) if summary.time_breakdown else ""),
         ("started", ", ".join(filter(None, (call.started_at for call in manifest.invocations)))),
         ("versions", _pairs(manifest.versions)),
         ("commit", manifest.git_commit or ""),
-        ("hardware", _pairs(manifest.hardware)),
+        ("hardware", _hardware(manifest.hardware, catalog)),
         ("command", eval_command(run, summary)),
     )
     return tuple((catalog.text(f"report.metadata.{name}"), value) for name, value in lines if value)
@@ -103,8 +103,14 @@ def _may_be_pasted(words: Sequence[str]) -> bool:
     )
 
 
-def _model(model: ModelIdentity) -> str:
-    return " · ".join(filter(None, (model.title, model.server, model.dtype, model.base_url)))
+def _model(model: ModelIdentity, catalog: Catalog) -> str:
+    server = catalog.translate(model.server)
+    return " · ".join(filter(None, (model.title, server, model.dtype, model.base_url)))
+
+
+def _hardware(values: Mapping[str, Any], catalog: Catalog) -> str:
+    names = {name: catalog.texts.get(f"report.hardware.{name}", name) for name in values}
+    return _pairs({names[name]: value for name, value in values.items()})
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
@@ -118,9 +124,13 @@ def _scenarios(run: Run) -> str:
     return f"{len(ids):,}{part} × {run.manifest.repeats}"
 
 
-def _tokens(summary: Summary) -> str:
+def _tokens(summary: Summary, catalog: Catalog) -> str:
     tokens = summary.tokens
     if not tokens.prompt and not tokens.completion:
         return ""
-    share = "" if tokens.cached_share is None else f" (cached {percent(tokens.cached_share)})"
-    return f"prompt {tokens.prompt:,}{share}, completion {tokens.completion:,}"
+    return catalog.text(
+        "report.tokens" if tokens.cached_share is None else "report.tokens_cached",
+        prompt=f"{tokens.prompt:,}",
+        cached=percent(tokens.cached_share),
+        completion=f"{tokens.completion:,}",
+    )

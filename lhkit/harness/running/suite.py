@@ -23,6 +23,9 @@ from lhkit.models.decoding import Constraint
 from lhkit.models.runtimes import Runtime
 from lhkit.toolset import reference_from
 
+SPLITS = ("dev", "test", "all")
+"""Names of shipped scenarios."""
+
 DEFAULT_PROMPT = "default"
 """The name of the prompt of the suite's `instructions`, else of the assistant's own."""
 
@@ -65,6 +68,7 @@ class Suite(RunOptions):
     """One suite: the options of its arms, and the axes that vary some of them.
 
     Files in `scenarios`, `toolset`, `approvals` and `scores` are relative to the suite's folder.
+    `scenarios` may also be a single file, folder or pattern.
     """
 
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
@@ -101,6 +105,8 @@ def load_suite(path: FilePath) -> Suite:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     if not data:  # every field has a default, but an empty file is a mistake
         raise UsageError(f"{path} is empty. Give a suite such as evals/smoke.toml.")
+    if _is_path(data.get("scenarios"), path.parent):
+        data["scenarios"] = [data["scenarios"]]
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
@@ -114,6 +120,13 @@ def load_suite(path: FilePath) -> Suite:
             f"{path}: arms.prompts: unknown prompt {unknown[0]!r}. Use one of {known}."
         )
     return suite
+
+
+def _is_path(scenarios: object, folder: FilePath) -> bool:
+    """Return whether a text names a file, a folder or a pattern, and no shipped scenarios."""
+    if not isinstance(scenarios, str) or scenarios in SPLITS or not scenarios.strip():
+        return False
+    return re.search(r"[./\\*?]", scenarios) is not None or (folder / scenarios).exists()
 
 
 def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:

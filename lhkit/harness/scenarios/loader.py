@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from glob import glob, has_magic
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -70,7 +71,8 @@ def load_scenarios(
     Args:
         paths: one or more files in YAML, JSON (`*.json`: a list) or JSONL (`*.jsonl`: a scenario a
             line), or folders, in which lists of scenarios are taken from `*.yaml` and `*.yml`, and
-            all `*.scenario.*`. Other YAML files of a folder are skipped, with a notice.
+            all `*.scenario.*`. Other YAML files of a folder are skipped, with a notice. A pattern
+            such as `tests/*.yaml` stands for the files and folders that match it.
         limit: the most scenarios to return; no file is read once there are so many.
 
     Raises:
@@ -118,12 +120,12 @@ def _documents(paths: Iterable[FilePath | str]) -> Iterator[tuple[FilePath, Docu
     seen: set[FilePath] = set()
     skipped: dict[FilePath, FilePath] = {}
     for path in map(FilePath, paths):
-        is_folder, is_empty = path.is_dir(), True
-        for file in _files_in(path) if is_folder else [path] if path.is_file() else []:
+        is_empty = True
+        for file in _files_at(path):
             real = file.resolve()
             if real in seen:
                 is_empty = False
-            elif document := _read_suite(file, must_be_one=not is_folder):
+            elif document := _read_suite(file, must_be_one=file == path):
                 is_empty = False
                 seen.add(real)
                 yield file, document
@@ -136,6 +138,18 @@ def _documents(paths: Iterable[FilePath | str]) -> Iterator[tuple[FilePath, Docu
         values = {"count": len(names), "files": ", ".join([*names[:_SHOWN_FILES], *more])}
         text = "skipped %(count)s files that are no lists of scenarios: %(files)s"
         _log.warning(text, values, extra={NOTICE: ("scenarios.skipped", values)})
+
+
+def _files_at(path: FilePath) -> Iterator[FilePath]:
+    """Yield a file, the files of a folder that may contain scenarios, or those of a pattern."""
+    if path.is_dir():
+        yield from _files_in(path)
+    elif path.is_file():
+        yield path
+    elif has_magic(str(path)):
+        found = glob(str(path), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        for match in sorted(map(FilePath, found)):
+            yield from _files_at(match)
 
 
 def _files_in(folder: FilePath) -> list[FilePath]:

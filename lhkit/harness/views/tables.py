@@ -452,15 +452,21 @@ def _percentiles(latency: Latency, catalog: Catalog) -> str:
     return f"p50 {catalog.seconds(latency.p50_s)}, p95 {catalog.seconds(latency.p95_s)}"
 
 
+def constraint_text(constraint: str, catalog: Catalog) -> str:
+    """Return `off`, `auto` or `required` in a language."""
+    return catalog.texts.get(f"constraint.{constraint}", constraint)
+
+
 def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     dialect = catalog.text(
         "table.dialect",
         dialect=identity.dialect or catalog.text("table.none"),
-        constraint=identity.constraint,
+        constraint=constraint_text(identity.constraint, catalog),
     )
     template, stress = identity.template_sha256, identity.stress
     parts = (
-        *(identity.title, identity.server, identity.dtype, identity.base_url, dialect),
+        *(identity.title, catalog.translate(identity.server)),
+        *(identity.dtype, identity.base_url, dialect),
         catalog.text("table.template", sha256=template[:WEIGHTS_CHARS]) if template else "",
         catalog.text("table.stress", stress=stress) if stress else "",
     )
@@ -758,7 +764,10 @@ def change_text(change: Change, catalog: Catalog) -> str:
     """Return a change of the configuration, such as `dialect: json → gemma4`."""
     what = catalog.text(f"change.{change.what}")
     where = f" ({change.where})" if change.where else ""
-    return f"{what}{where}: {change.before} → {change.after}"
+    before, after = change.before, change.after
+    if change.what == "constraint":
+        before, after = (constraint_text(value, catalog) for value in (before, after))
+    return f"{what}{where}: {before} → {after}"
 
 
 def shortened_list(names: Sequence[str], *, most: int = _SHOWN_NAMES) -> str:

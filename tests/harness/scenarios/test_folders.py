@@ -106,3 +106,36 @@ def test_folder_without_scenarios_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "world.yaml", "items: []\n")
     with pytest.raises(ScenarioError, match="no scenario file there"):
         load_scenarios(tmp_path)
+
+
+PATTERNS = {
+    "*.yaml": ["one"],
+    "**/*.yaml": ["one", "two", "three"],
+    "my scenarios": ["two", "three"],
+    "my scenarios/*.scenario.yaml": ["three"],
+    "my *": ["two", "three"],
+    "[ab].yaml": ["one"],
+    "a[1]": ["four"],
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_pattern_gives_the_scenarios_of_its_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, is_absolute: bool
+) -> None:
+    write(tmp_path, "a.yaml", SCENARIO.format("one"))
+    write(tmp_path, "my scenarios/b.yaml", SCENARIO.format("two"))
+    write(tmp_path, "my scenarios/c.scenario.yaml", SCENARIO.format("three"))
+    write(tmp_path, "a[1]/d.yml", SCENARIO.format("four"))
+    write(tmp_path, "docker-compose.yaml", OTHERS["docker-compose.yml"])
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / pattern if is_absolute else Path(pattern)
+    assert [scenario.id for scenario in load_scenarios([path])] == PATTERNS[pattern]
+
+
+@pytest.mark.parametrize("pattern", ["*.json", "none/*.yaml", "docker*"])
+def test_pattern_without_scenarios_is_refused(tmp_path: Path, pattern: str) -> None:
+    write(tmp_path, "docker-compose.yaml", OTHERS["docker-compose.yml"])
+    with pytest.raises(ScenarioError, match="no scenario file there"):
+        load_scenarios(tmp_path / pattern)

@@ -45,6 +45,8 @@ def names(folder: Path, text: str) -> list[str]:
             'scenarios = "tset"',
             r"scenarios: must be one of dev, test, all or a list: did you mean test",
         ),
+        ("scenarios = 5", r"scenarios: must be one of dev, test, all or a list$"),
+        ('scenarios = ""', r"scenarios: must be one of dev, test, all or a list"),
     ],
 )
 def test_load_suite_names_file_and_field_of_issues(
@@ -54,6 +56,28 @@ def test_load_suite_names_file_and_field_of_issues(
     with pytest.raises(UsageError, match=complaint) as refused:
         load_suite(path)
     assert all(line.startswith(str(path)) for line in str(refused.value).splitlines())
+
+
+PLACES = {
+    '"."': (".",),
+    '".."': ("..",),
+    '"./dev"': ("dev",),
+    '"my scenarios"': ("my scenarios",),
+    '"one.yaml"': ("one.yaml",),
+    '"*.yaml"': ("*.yaml",),
+    '"/absent"': ("/absent",),
+    '["."]': (".",),
+    '"dev"': "dev",  # the shipped ones, whatever folder there is
+}
+
+
+@pytest.mark.parametrize("value", PLACES)
+def test_load_suite_takes_a_single_place_of_scenarios(tmp_path: Path, value: str) -> None:
+    for name in ("my scenarios", "dev"):
+        (tmp_path / name).mkdir()
+    expected = PLACES[value]
+    scenarios = load_suite(written(tmp_path, f"scenarios = {value}")).scenarios
+    assert scenarios == (expected if isinstance(expected, str) else tuple(map(Path, expected)))
 
 
 def test_load_suite_refuses_missing_file(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
+from itertools import islice
 
 SOURCE = "en"
 """The language of the messages in the code."""
 
 _VALUE = re.compile(r"\{(\d+)(\*?)\}")
-_BORDER = re.compile(r": |\. |; |\n")
+_BORDER = re.compile(r": |\. |; ")
 """Between a place and its message, or between two messages."""
 _OR = " or "
 _PLACE = ": "
@@ -32,22 +33,23 @@ class _Entry:
     """The English text between its values."""
     text: str
 
-    def values(self, message: str) -> Sequence[str] | None:
-        """Return the values of a message that this entry translates, else None."""
+    def values(self, message: str) -> Sequence[tuple[int, int]] | None:
+        """Return where the values are in a message that this entry translates, else None."""
         first, *middle, last = self.parts
         if not message.startswith(first) or not message.endswith(last):
             return None
         start, end = len(first), len(message) - len(last)
-        values: list[str] = []
+        values: list[tuple[int, int]] = []
         for part in middle:
             at = message.find(part, start, end)
             if at < 0:
                 return None
-            values.append(message[start:at])
+            values.append((start, at))
             start = at + len(part)
-        if start > end or (not first and values and _PLACE in values[0]):
+        values.append((start, end))
+        if start > end or (not first and _PLACE in f"{message[slice(*values[0])]} "):
             return None  # a place before the message is no part of its first value
-        return [*values, message[start:end]]
+        return values
 
 
 @cache
@@ -87,31 +89,70 @@ def translate(message: str, locale: str) -> str:
 
 def _translated(message: str, locale: str) -> str | None:
     """Return the translation of a message, or of what is on the sides of its borders, or None."""
+    if "\n" in message and not _is_one(message, locale):
+        lines = message.split("\n")
+        texts = [_translated(line, locale) for line in lines]
+        pairs = zip(lines, texts, strict=True)
+        return "\n".join(text or line for line, text in pairs) if any(texts) else None
     done: list[str] = []
     found = False
     rest = message
     for _ in range(_MOST_PARTS):
-        whole = _whole(rest, locale)
-        border = None if whole is not None else _BORDER.search(rest)
+        match = _match(rest, locale)
+        border = _BORDER.search(rest) if match is None else _border_in_values(rest, match, locale)
         if border is None:
-            return "".join([*done, rest if whole is None else whole]) if found or whole else None
+            whole = None if match is None else _text(rest, match, locale)
+            return "".join([*done, rest if whole is None else whole]) if found or match else None
         head = rest[: border.start()]
-        first = _whole(head, locale)
+        first = _match(head, locale)
         found = found or first is not None
-        done += [head if first is None else first, border[0]]
+        done += [head if first is None else _text(head, first, locale), border[0]]
         rest = rest[border.end() :]
     return "".join([*done, rest]) if found else None
 
 
-def _whole(message: str, locale: str) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Match:
+    text: str
+    values: Sequence[tuple[int, int]] = ()
+
+
+def _match(message: str, locale: str) -> _Match | None:
+    """Return the translation of a whole message; None if there is none."""
     pairs, entries = _entries(locale)
     if message in pairs:
-        return pairs[message]
+        return _Match(pairs[message])
     for entry in entries:
         values = entry.values(message)
         if values is not None:
-            return _VALUE.sub(partial(_filled, values=values, locale=locale), entry.text)
+            return _Match(entry.text, values)
     return None
+
+
+def _is_one(lines: str, locale: str) -> bool:
+    """Return whether lines are one message, maybe after a place, with values of one line each."""
+    borders = islice(_BORDER.finditer(lines.partition("\n")[0]), _MOST_PARTS)
+    messages = [lines, *(lines[border.end() :] for border in borders)]
+    matches = [(message, _match(message, locale)) for message in messages]
+    return any(
+        match is not None and not any("\n" in message[start:end] for start, end in match.values)
+        for message, match in matches
+    )
+
+
+def _border_in_values(message: str, match: _Match, locale: str) -> re.Match[str] | None:
+    """Return a border in a value that ends the message there: another one follows."""
+    for border in islice(_BORDER.finditer(message), _MOST_PARTS):
+        if any(start <= border.start() < end for start, end in match.values):
+            sides = message[: border.start()], message[border.end() :]
+            if None not in (_match(side, locale) for side in sides):
+                return border
+    return None
+
+
+def _text(message: str, match: _Match, locale: str) -> str:
+    values = [message[start:end] for start, end in match.values]
+    return _VALUE.sub(partial(_filled, values=values, locale=locale), match.text)
 
 
 def _filled(found: re.Match[str], values: Sequence[str], locale: str) -> str:

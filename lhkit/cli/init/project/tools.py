@@ -34,7 +34,11 @@ def list_items(deps: Items) -> ToolResult:
 def add_item(name: ItemName, deps: Items, quantity: Quantity = 1) -> ToolResult:
     """Add an item to the shopping list."""
     if name in deps:
-        return ToolErr("r1_duplicate", f"{name} is on the list already. Nothing has to be added.")
+        return ToolErr(
+            "r1_duplicate",
+            f"{name} is on the list already. Nothing has to be added.",
+            translations={"ko": f"{name}: 이미 목록에 있습니다. 추가할 것이 없습니다."},
+        )
     deps[name] = quantity
     return ToolOk({"added": name, "quantity": quantity})
 
@@ -47,7 +51,11 @@ def add_item(name: ItemName, deps: Items, quantity: Quantity = 1) -> ToolResult:
 def remove_item(name: ItemName, deps: Items) -> ToolResult:
     """Remove an item from the shopping list."""
     if name not in deps:
-        return ToolErr("not_found", f"{name} is not on the list. Use a name of list_items.")
+        return ToolErr(
+            "not_found",
+            f"{name} is not on the list. Use a name of list_items.",
+            translations={"ko": f"{name}: 목록에 없습니다. list_items의 이름을 쓰세요."},
+        )
     del deps[name]
     return ToolOk({"removed": name})
 
