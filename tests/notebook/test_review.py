@@ -425,3 +425,28 @@ async def test_review_shows_edits_reasons_and_what_was_written(
         assert words in read
     press(review, "judge", "should_be")
     assert review._state.form.typed["count"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("answer", "korean", "english"),
+    [
+        (True, "→ 완료 · 실행함", "→ ok · Done"),
+        (False, "→ 취소함 (", "→ Cancelled ("),
+    ],
+)
+async def test_review_says_in_words_what_became_of_a_call(
+    settings: Settings, tmp_path: Path, answer: bool, korean: str, english: str
+) -> None:
+    writing = ToolRegistry([echo_tool("note", parameters=SCHEMA, is_destructive=True)])
+    panel = ChatPanel(
+        model=ScriptedModel([call("note", **GIVEN), say("a")]),
+        toolset=writing,
+        opt_in=True,
+        record=tmp_path / "notes",
+        settings=settings,
+    )
+    await panel.send("one", answers=[answer])
+    for locale, words in (("ko", korean), ("en", english)):
+        review = Review(tmp_path / "notes", toolset=writing, locale=locale)
+        read = " ".join(Elements("".join(map(str, review._parts()))).read.split())
+        assert words in read
