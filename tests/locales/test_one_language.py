@@ -187,6 +187,18 @@ MESSAGES = [
         "shop.yaml:3: must be one of a, b or a list: did you mean a?",
         "shop.yaml:3: 다음이어야 합니다: 다음 가운데 하나: a, b 또는 목록. a을(를) 찾으셨나요?",
     ),
+    (
+        "toolset shop.py:toolset: importing it failed at shop.py:3: SyntaxError: invalid syntax",
+        "toolset shop.py:toolset: 임포트 실패(shop.py:3): SyntaxError: invalid syntax",
+    ),
+    (
+        "toolset shop.py:Shop: calling Shop without arguments failed at shop.py:3: TypeError: a",
+        "toolset shop.py:Shop: 인자 없이 Shop 부르기 실패(shop.py:3): TypeError: a",
+    ),
+    (
+        "session: context() of the assistant failed at shop.py:3: KeyError: 1",
+        "session: 어시스턴트의 context() 실패(shop.py:3): KeyError: 1",
+    ),
     ("must be a text or a whole number", "다음이어야 합니다: 글 또는 정수"),
     # what a person wrote stays, even if it looks like a message of lhkit
     ("the reply lacks 'unknown field'", "답에 'unknown field'이(가) 없습니다"),

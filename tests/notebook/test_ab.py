@@ -186,7 +186,8 @@ async def test_ab_reveals_models_only_after_vote(
     panel.vote("left")
     panel.unblind()
     after = panel_text(panel)
-    ran = "write {} → ok · Done (answered from code)"  # the tool has no argument `a`, which was dropped
+    # the tool has no argument `a`, which was dropped
+    ran = "write {} → ok · Done (answered from code)"
     for text in ("bare", "tuned", ran, "Raw text"):
         assert text in after
     with pytest.raises(UsageError, match="until they are revealed"):
@@ -459,4 +460,4 @@ async def test_ab_sides_take_edits_and_reasons(make_ab: MakeAB) -> None:
     panel.vote("left")
     panel.unblind()
     assert "write {&#34;a&#34;:2} (Edited {&#34;a&#34;:2}) → ok · Done" in panel_text(panel)
-    assert "→ cancelled cancel not &lt;b&gt;now" in panel_text(panel)
+    assert "→ Cancelled not &lt;b&gt;now" in panel_text(panel)
