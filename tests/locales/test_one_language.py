@@ -200,6 +200,12 @@ MESSAGES = [
         "session: 어시스턴트의 context() 실패(shop.py:3): KeyError: 1",
     ),
     ("must be a text or a whole number", "다음이어야 합니다: 글 또는 정수"),
+    (
+        "s.toml: name: unknown field: did you mean sample?\n"
+        "s.toml: a: unknown field: did you mean b?",
+        "s.toml: name: 모르는 필드입니다. sample을(를) 찾으셨나요?\n"
+        "s.toml: a: 모르는 필드입니다. b을(를) 찾으셨나요?",
+    ),
     # what a person wrote stays, even if it looks like a message of lhkit
     ("the reply lacks 'unknown field'", "답에 'unknown field'이(가) 없습니다"),
     ("tea or coffee: ready", "tea or coffee: ready"),
