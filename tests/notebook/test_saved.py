@@ -206,3 +206,8 @@ def test_executed_notebook_keeps_what_later_cells_say() -> None:
     for mime in ("text/html", "text/plain"):
         for words in ("cut caffeine", "Changed: habits +1", "List my habits"):
             assert words in again.data[mime]
+
+
+def test_saved_note_fits_a_model_and_a_board() -> None:
+    for name in ("gemma", EN.text("review.title"), EN.text("ab.title")):
+        assert f"keeps ({name})." in EN.text("notebook.saved", name=name)
