@@ -157,7 +157,8 @@ def _installation_checks(
 
 async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Check]:
     identity = model.identity
-    server = ", ".join(filter(None, (identity.title, identity.server, identity.dtype)))
+    software = catalog.translate(identity.server)
+    server = ", ".join(filter(None, (identity.title, software, identity.dtype)))
     yield Check(is_ok=True, text=f"{identity.base_url}: {server}")
     yield _check_dialect(identity, catalog)
     try:

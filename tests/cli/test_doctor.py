@@ -180,6 +180,19 @@ async def test_doctor_passes_openai_with_server_parser(
     assert "✗" not in text
     assert "It is not vLLM" in text
     assert "--constrain required can be used" in text
+    assert "unknown server" in text
+
+
+async def test_doctor_names_an_unknown_server_in_the_language_of_the_user(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    behaviours = [PARSED, PARSED, COUNTED, CALLED]
+    async with FakeVllm(*behaviours, routes=ELSEWHERE) as server:
+        options = DoctorOptions(base_url=server.base_url, dialect="openai")
+        await examine(options, Settings(locale="ko"))
+    text = capsys.readouterr().out
+    assert "모르는 서버" in text
+    assert "unknown server" not in text
 
 
 def counted(until: int, reason: str = "stop", tokens: int | None = None) -> Any:

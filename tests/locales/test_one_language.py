@@ -187,6 +187,18 @@ MESSAGES = [
         "shop.yaml:3: must be one of a, b or a list: did you mean a?",
         "shop.yaml:3: 다음이어야 합니다: 다음 가운데 하나: a, b 또는 목록. a을(를) 찾으셨나요?",
     ),
+    (
+        "toolset shop.py:toolset: importing it failed at shop.py:3: SyntaxError: invalid syntax",
+        "toolset shop.py:toolset: 임포트 실패(shop.py:3): SyntaxError: invalid syntax",
+    ),
+    (
+        "toolset shop.py:Shop: calling Shop without arguments failed at shop.py:3: TypeError: a",
+        "toolset shop.py:Shop: 인자 없이 Shop 부르기 실패(shop.py:3): TypeError: a",
+    ),
+    (
+        "session: context() of the assistant failed at shop.py:3: KeyError: 1",
+        "session: 어시스턴트의 context() 실패(shop.py:3): KeyError: 1",
+    ),
     ("must be a text or a whole number", "다음이어야 합니다: 글 또는 정수"),
     (
         "c: the reply does not match /(a+)+$/: write a reply under gold.say",
@@ -202,6 +214,11 @@ MESSAGES = [
         "a.yaml:3: x.reply: 올바른 정규식이 아닙니다: unterminated",
     ),
     ("{'a: b': 1} is too long", "{'a: b': 1}이(가) 너무 깁니다"),
+        "s.toml: name: unknown field: did you mean sample?\n"
+        "s.toml: a: unknown field: did you mean b?",
+        "s.toml: name: 모르는 필드입니다. sample을(를) 찾으셨나요?\n"
+        "s.toml: a: 모르는 필드입니다. b을(를) 찾으셨나요?",
+    ),
     # what a person wrote stays, even if it looks like a message of lhkit
     ("the reply lacks 'unknown field'", "답에 'unknown field'이(가) 없습니다"),
     ("tea or coffee: ready", "tea or coffee: ready"),

@@ -1,5 +1,7 @@
 """`lhkit.connect`: the keywords of a served model, and messages that speak of them."""
 
+import traceback
+
 import pytest
 
 import lhkit
@@ -44,6 +46,15 @@ async def test_connect_speaks_of_its_keywords_where_nothing_answers() -> None:
     with pytest.raises(lhkit.ModelError, match="base_url=") as caught:
         await lhkit.connect("http://127.0.0.1:9", clock=Clock(sleep=_no_sleep))
     assert "--" not in str(caught.value)
+
+
+async def test_connect_shows_no_frames_of_a_library_where_nothing_answers() -> None:
+    with pytest.raises(lhkit.ModelError) as caught:
+        await lhkit.connect("http://127.0.0.1:9", clock=Clock(sleep=_no_sleep))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "aiohttp" not in shown
+    assert shown.count("Traceback") == 1
+    assert shown.count("  File ") == 2, "the caller's and lhkit's own"
 
 
 async def _no_sleep(_: float) -> None:

@@ -186,7 +186,8 @@ async def test_ab_reveals_models_only_after_vote(
     panel.vote("left")
     panel.unblind()
     after = panel_text(panel)
-    ran = "write {} → ok code_yes"  # the tool has no argument `a`, which was dropped
+    # the tool has no argument `a`, which was dropped
+    ran = "write {} → ok · Done (answered from code)"
     for text in ("bare", "tuned", ran, "Raw text"):
         assert text in after
     with pytest.raises(UsageError, match="until they are revealed"):
@@ -341,6 +342,17 @@ async def test_ab_sends_nothing_before_opt_in(make_ab: MakeAB, settings: Setting
     assert make_ab([], [], opt_in=False).state.stage is Stage.READY
 
 
+async def test_ab_consent_names_the_addresses_of_both_models(make_ab: MakeAB) -> None:
+    def served(name: str, port: int) -> ScriptedModel:
+        address = f"http://127.0.0.1:{port}"
+        return ScriptedModel([], identity=ModelIdentity(model=name, server="", base_url=address))
+
+    known, other = served("known", 8001), served("other", 8002)
+    make_ab([], [], opt_in=False, models=[known, served("third", 8003)]).opt_in()
+    shown = panel_text(make_ab([], [], opt_in=False, models=[known, other]))
+    assert "(http://127.0.0.1:8001, http://127.0.0.1:8002)" in shown
+
+
 async def test_ab_shows_write_error_and_no_vote(make_ab: MakeAB, tmp_path: Path) -> None:
     panel = make_ab([say("hi")], [say("hi")])
     (tmp_path / "ab").write_text("a file is in the way", encoding="utf-8")
@@ -447,5 +459,5 @@ async def test_ab_sides_take_edits_and_reasons(make_ab: MakeAB) -> None:
     assert "not &lt;b&gt;now" in read[1]
     panel.vote("left")
     panel.unblind()
-    assert "write {&#34;a&#34;:2} (Edited {&#34;a&#34;:2}) → ok run" in panel_text(panel)
-    assert "→ cancelled cancel not &lt;b&gt;now" in panel_text(panel)
+    assert "write {&#34;a&#34;:2} (Edited {&#34;a&#34;:2}) → ok · Done" in panel_text(panel)
+    assert "→ Cancelled not &lt;b&gt;now" in panel_text(panel)

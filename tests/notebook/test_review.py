@@ -468,3 +468,28 @@ async def test_review_asks_the_question_of_a_judge_for_agreement(
     assert await agreement(AgreementOptions(run=folder, score="polite"), spoken) == 0
     assert "polite" in capsys.readouterr().out
     assert not Run.load(folder).agreement("polite").disputed
+
+
+@pytest.mark.parametrize(
+    ("answer", "korean", "english"),
+    [
+        (True, "→ 완료 · 실행함", "→ ok · Done"),
+        (False, "→ 취소함 (", "→ Cancelled ("),
+    ],
+)
+async def test_review_says_in_words_what_became_of_a_call(
+    settings: Settings, tmp_path: Path, answer: bool, korean: str, english: str
+) -> None:
+    writing = ToolRegistry([echo_tool("note", parameters=SCHEMA, is_destructive=True)])
+    panel = ChatPanel(
+        model=ScriptedModel([call("note", **GIVEN), say("a")]),
+        toolset=writing,
+        opt_in=True,
+        record=tmp_path / "notes",
+        settings=settings,
+    )
+    await panel.send("one", answers=[answer])
+    for locale, words in (("ko", korean), ("en", english)):
+        review = Review(tmp_path / "notes", toolset=writing, locale=locale)
+        read = " ".join(Elements("".join(map(str, review._parts()))).read.split())
+        assert words in read

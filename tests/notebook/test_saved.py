@@ -1,6 +1,7 @@
 """The copy of a panel that a notebook file keeps: readable alone, escaped, of limited size."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,14 @@ def test_saved_card_says_how_it_was_answered(item: Item, expected: str, absent: 
     assert expected in html
     assert absent not in html
     assert "hello" in html
+
+
+def test_saved_card_has_the_title_of_the_live_card() -> None:
+    titled = replace(REQUEST, title="쓰기")
+    html = page_of(HELLO, CardItem(card="1", request=titled))
+    assert "쓰기" in html
+    assert "Write." not in html
+    assert "Write." in page_of(HELLO, CardItem(card="1", request=REQUEST))
 
 
 def test_saved_call_shows_what_ran_after_an_edit() -> None:
@@ -197,3 +206,8 @@ def test_executed_notebook_keeps_what_later_cells_say() -> None:
     for mime in ("text/html", "text/plain"):
         for words in ("cut caffeine", "Changed: habits +1", "List my habits"):
             assert words in again.data[mime]
+
+
+def test_saved_note_fits_a_model_and_a_board() -> None:
+    for name in ("gemma", EN.text("review.title"), EN.text("ab.title")):
+        assert f"keeps ({name})." in EN.text("notebook.saved", name=name)

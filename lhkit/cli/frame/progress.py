@@ -102,7 +102,9 @@ class _ServerLine:
             seconds=f"{progress.elapsed_s:.0f}",
             stage=stage,
         )
-        text = Text(printable(f"{line} (log: {progress.log_path})"))
+        text = Text(
+            printable(f"{line} ({self._catalog.text('serve.log', path=progress.log_path)})")
+        )
         if self._console.is_terminal:
             self._status.update(text)
             self._status.start()

@@ -144,7 +144,9 @@ async def _keep_serving(name: str, server: LocalServer, settings: Settings) -> i
             catalog = load_catalog(settings.locale)
             text = catalog.text("serve.served", name=name, address=server.base_url)
             console.print(printable(text), soft_wrap=True)
-            console.print(printable(f"log: {server.settings.log_path}"), soft_wrap=True)
+            console.print(
+                printable(catalog.text("serve.log", path=server.settings.log_path)), soft_wrap=True
+            )
             await _wait_for_signal(server)
     finally:
         await server.__aexit__(None, None, None)

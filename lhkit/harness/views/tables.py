@@ -465,8 +465,8 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     )
     template, stress = identity.template_sha256, identity.stress
     parts = (
-        *(identity.title, catalog.translate(identity.server)),
-        *(identity.dtype, identity.base_url, dialect),
+        *(identity.title, catalog.translate(identity.server), identity.dtype),
+        *(identity.base_url, dialect),
         catalog.text("table.template", sha256=template[:WEIGHTS_CHARS]) if template else "",
         catalog.text("table.stress", stress=stress) if stress else "",
     )

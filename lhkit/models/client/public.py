@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lhkit.base.errors import LhkitError
 from lhkit.base.spelling import in_python, spelled
 from lhkit.models.client import served
 from lhkit.models.client.client import HttpModel
@@ -58,7 +59,11 @@ async def connect(
     }
     endpoint = Endpoint(base_url=endpoint) if isinstance(endpoint, str) else endpoint
     changes = {name: value for name, value in given.items() if value is not None}
-    with spelled(in_python):
-        connected = await served.connect(replace(endpoint, **changes), clock=clock)
+    try:
+        with spelled(in_python):
+            connected = await served.connect(replace(endpoint, **changes), clock=clock)
+    except LhkitError as error:
+        # a notebook would show 200 lines of the HTTP library, and the message last
+        raise error.with_traceback(None) from None
     connected.spelling = in_python
     return connected

@@ -208,11 +208,9 @@ class ABPanel(Board[ABState]):
         self._box = stack_board(self._board)
         self._draw_sides()
         identities = [model.identity for model in models]
-        opt_ins = tuple(
-            opt_in_request(identity, catalog)
-            for identity in identities
-            if not (opt_in or self._opt_ins.has(identity))
-        )
+        has_consent = opt_in or all(map(self._opt_ins.has, identities))
+        # a message goes to both, so both are named where one is new
+        opt_ins = () if has_consent else tuple(opt_in_request(each, catalog) for each in identities)
         self._update(opt_ins=opt_ins, stage=Stage.OPT_IN if opt_ins else Stage.READY)
         self._show_notice(catalog.text("ab.where", folder=record))
 

@@ -4,7 +4,7 @@ Foreign text is escaped, and its invisible characters are made visible.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from html import escape
 from typing import Any
 
@@ -137,6 +137,7 @@ def _parts_in(locale: str) -> Any:
         ),
         "typed": Markup.escape,
         "corrections": _corrections,
+        "call_words": partial(call_words, catalog=catalog),
     }
     return environment.get_template("board.html").module
 
@@ -183,7 +184,21 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
 def _call_line(call: CallRecord, catalog: Catalog) -> str:
     edited = f"({catalog.text('confirm.edited')} {json_or_repr(call.edited)})"
     words = [call.tool, json_or_repr(call.effective_args), edited if call.is_edited else ""]
-    return " ".join(filter(None, [*words, "→", call.outcome, call.answer, call.reason]))
+    return " ".join(filter(None, [*words, "→", call_words(call, catalog), call.reason]))
+
+
+def call_words(call: CallRecord, catalog: Catalog) -> str:
+    """Return the result of a call and the answer to its card, in the words of the panel."""
+    key = f"notebook.outcome_{call.answer}"
+    answer = catalog.text(key) if key in catalog.texts else call.answer
+    match call.outcome:
+        case "cancelled":  # the answer says it, and by whom
+            return answer or catalog.text("notebook.tool_cancelled")
+        case "ok":
+            result = catalog.text("notebook.tool_ok")
+        case code:
+            result = catalog.text("notebook.tool_error", code=code)
+    return " · ".join(filter(None, (result, answer)))
 
 
 def _counts(state: ReviewState, catalog: Catalog) -> str:

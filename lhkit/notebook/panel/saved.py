@@ -146,7 +146,7 @@ def _card(item: CardItem, catalog: Catalog) -> str:
     return (
         f'<div class="lhkit-asked"><p>{title} <b>{escape(catalog.text(key))}</b></p>'
         f"<p><code>{escaped(item.request.tool)}</code> "
-        f"{escaped(_cut(item.request.description))}</p>{changes_html(item, catalog)}"
+        f"{escaped(_cut(item.request.heading))}</p>{changes_html(item, catalog)}"
         f"{''.join(map(_pre, texts))}{_pre(item.reason)}</div>"
     )
 

@@ -140,6 +140,7 @@ def test_run_html_shows_what_decides_and_folds_the_tables() -> None:
     shown, _, folded = html_of(FULL_RUN).rpartition("<details>")
     assert "lhr-tiles" in shown
     assert "모델: " in shown
+    assert "scripted model" not in shown
     assert "<table>" not in shown.partition('<details class="lhr-sample"')[0]
     assert "<table>" in folded
     assert "첫 토큰 p50" in folded
