@@ -214,6 +214,7 @@ MESSAGES = [
         "a.yaml:3: x.reply: 올바른 정규식이 아닙니다: unterminated",
     ),
     ("{'a: b': 1} is too long", "{'a: b': 1}이(가) 너무 깁니다"),
+    (
         "s.toml: name: unknown field: did you mean sample?\n"
         "s.toml: a: unknown field: did you mean b?",
         "s.toml: name: 모르는 필드입니다. sample을(를) 찾으셨나요?\n"

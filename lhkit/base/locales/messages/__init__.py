@@ -83,9 +83,6 @@ def translate(message: str, locale: str) -> str:
     """Return an English message in a locale; what has no translation stays as it is."""
     if locale == SOURCE or locale not in message_locales():
         return message
-    lines = [_translated(line, locale) for line in message.split("\n")]  # a finding on each
-    if None not in lines:
-        return "\n".join(filter(None, lines))
     whole = _translated(message, locale)
     return message if whole is None else whole
 
