@@ -313,8 +313,9 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 def _approvals(manifest: Manifest) -> str:
     """Return the start of the hash of the policy of approvals; `-` without one."""
-    policy = manifest.approvals
-    return "-" if policy is None else text_sha256(json_or_repr(policy, sort_keys=True))[:_HASH_CHARS]
+    if manifest.approvals is None:
+        return "-"
+    return text_sha256(json_or_repr(manifest.approvals, sort_keys=True))[:_HASH_CHARS]
 
 
 def _tool_changes(before: Prompt, after: Prompt, locale: str) -> Iterator[Change]:
