@@ -367,7 +367,8 @@ class PolicyGate:
             return Approve(how=QuestionOutcome.POLICY, binding=request.binding)
         with self._asking() as asking:
             decision = decision_of(await self.gate.confirm(request))
-            asking.is_yes = isinstance(decision, Approve)
+            is_ours = decision.binding in ("", request.binding)
+            asking.is_yes = isinstance(decision, Approve) and is_ours
         return decision
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:

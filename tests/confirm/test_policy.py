@@ -218,6 +218,7 @@ ANSWERS = {
     "rejected": (ScriptedGate([False]), True),
     "edited": (ScriptedGate([Edit({"day": "x"})]), True),
     "contradiction": (ScriptedGate([Approve(how=QuestionOutcome.ESCAPE)]), True),
+    "for another request": (ScriptedGate([Approve(binding="x")]), True),
     "failed": (GuardedGate(Late()), True),
 }
 

@@ -486,8 +486,8 @@ def confirm_line(summary: Summary, catalog: Catalog) -> str:
 
 def policy_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
     """Yield how many writes ran by a policy of approvals and were wrong, if any ran so."""
-    if summary.confirm.policy:
-        ran, wrong = summary.confirm.policy, summary.confirm.policy_wrong
+    ran, wrong = summary.confirm.policy, summary.confirm.policy_wrong
+    if ran or wrong:
         yield catalog.text("table.policy_line", ran=ran, wrong=part_of(wrong, ran))
 
 
@@ -600,7 +600,7 @@ def gate_table(summary: Summary, catalog: Catalog) -> Table | None:
     counts = {name: getattr(confirm, name) for name in _GATE_COUNTS}
     if not any(counts.values()):
         return None
-    if not confirm.policy:
+    if not (confirm.policy or confirm.policy_wrong):
         counts = {name: count for name, count in counts.items() if "policy" not in name}
     respected = f"{confirm.respected_turns}/{confirm.rejected_turns}"
     values = {name: str(count) for name, count in counts.items()}

@@ -161,7 +161,7 @@ async def test_scenario_from_a_call_that_ran_by_policy_accepts_it(play: Play, lo
     assert answers == ["accept", "accept"]
     (first, _), english = record.trajectory.calls, load_catalog("en")
     assert [line.text for line in truth_lines([first.to_message()], english)] == [
-        'Ran without asking: add_note · "milk" (notes +1 · "note-1")'
+        'Ran without asking: add_note · "milk" (notes +1 · note-1)'
     ]
 
 
