@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.confirm.gate import DenyGate as DenyGate
     from lhkit.confirm.gate import GuardedGate as GuardedGate
     from lhkit.confirm.gate import ScriptedGate as ScriptedGate
+    from lhkit.confirm.policy import ApprovalPolicy as ApprovalPolicy
+    from lhkit.confirm.policy import PolicyGate as PolicyGate
     from lhkit.confirm.terminal import TerminalGate as TerminalGate
     from lhkit.conversation.messages import ToolCall as ToolCall
     from lhkit.conversation.responses import Sampling as Sampling
@@ -41,6 +43,7 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.harness.results.history import History as History
     from lhkit.harness.results.results import Run as Run
     from lhkit.harness.running.judges import judge as judge
+    from lhkit.harness.running.measured import measured_in_front as measured_in_front
     from lhkit.harness.running.rescore import rescore as rescore
     from lhkit.harness.running.run import replay as replay
     from lhkit.harness.running.run_options import RunOptions as RunOptions
@@ -83,6 +86,7 @@ _NAMES = {
     "chat.controller": "ChatController",
     "confirm.decision": "Approve Decision Edit Reject",
     "confirm.gate": "ConfirmGate ConfirmRequest DenyGate GuardedGate ScriptedGate",
+    "confirm.policy": "ApprovalPolicy PolicyGate",
     "confirm.terminal": "TerminalGate",
     "lifehelper.dates.mentions": "find_dates",
     "lifehelper.dates.times": "find_times",
@@ -94,6 +98,7 @@ _NAMES = {
     "harness.scenarios.loader": "load_scenarios",
     "harness.scoring.matching": "match_calls",
     "harness.running.judges": "judge",
+    "harness.running.measured": "measured_in_front",
     "harness.running.rescore": "rescore",
     "harness.results.results": "Run",
     "harness.running.run": "replay",

@@ -400,6 +400,7 @@ class Plugin:
             UsageError: a value is invalid.
         """
         from lhkit.base.options import validate_options
+        from lhkit.confirm.policy import load_policy
         from lhkit.harness.running.run_options import RunOptions
 
         values = {option.field: _given(self.config, option) for option in OPTIONS} | more
@@ -411,7 +412,7 @@ class Plugin:
                 self._beside(each, self.config.rootpath) for each in values["scores"]
             ]
         if values["approvals"]:
-            values["approvals"] = self.config.rootpath / values["approvals"]
+            values["approvals"] = load_policy(self.config.rootpath / values["approvals"])
         given = {name: value for name, value in values.items() if value is not None}
         project = self.project_values()
         scores = (*project.get("scores", ()), *given.get("scores", ()))

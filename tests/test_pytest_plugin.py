@@ -282,6 +282,8 @@ def test_plugin_applies_the_options_of_eval(project: Path, run_pytest: RunPytest
         ("--lhkit-tag=smoke", "--tag smoke fits no scenario's tag"),
         ("--lhkit-run=../outside", "--lhkit-run '../outside' cannot name a folder"),
         ("--lhkit-failed=yesterday", "yesterday is not a run folder"),
+        ("--lhkit-approvals=none.toml", "The policy "),
+        ("--lhkit-approvals=pytest.ini", "The policy "),
         ("--lhkit-runtime=vllm", ""),
     ],
 )

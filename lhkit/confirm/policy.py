@@ -362,7 +362,8 @@ class PolicyGate:
             return Approve(how=QuestionOutcome.POLICY, binding=request.binding)
         with self._asking() as asking:
             decision = decision_of(await self.gate.confirm(request))
-            asking.is_yes = isinstance(decision, Approve)
+            is_ours = decision.binding in ("", request.binding)
+            asking.is_yes = isinstance(decision, Approve) and is_ours
         return decision
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
@@ -460,7 +461,9 @@ def policy_line(
         for name, rule in policy.tools.items()
         if rule.rule != "ask" and name in front.tools
     ]
-    return text("policy.unasked", file=file, tools=", ".join(tools), risk=f"{policy.risk:.3g}")
+    return text(
+        "policy.unasked", file=file, tools=", ".join(tools), risk=f"{100 * policy.risk:.3g}%"
+    )
 
 
 _SHOWN = 5

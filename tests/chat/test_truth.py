@@ -509,3 +509,40 @@ async def test_slow_success_phrase_ends_no_turn(monkeypatch: pytest.MonkeyPatch)
     )
     await chat.user_turn("go")
     assert chat.state.error is None
+
+
+BOOK = RowChange(table="books", kind=ChangeKind.ADDED, count=1, rows=(("emma",),))
+BY_POLICY = [
+    (done(), "Ran without asking: add_book", "확인 없이 실행함: add_book", True),
+    (done(changes=(BOOK,)), "Ran without asking: add_book (books +1 · emma)", "", True),
+    (
+        done(changes=()),
+        "Ran without asking, nothing changed: add_book",
+        "확인 없이 실행했지만 바뀐 것 없음: add_book",
+        False,
+    ),
+    (
+        done(result=ToolErr("handler_error", "")),
+        "Ran without asking, failed, may have changed something: add_book",
+        "확인 없이 실행했고 실패함, 일부 바뀌었을 수 있음: add_book",
+        False,
+    ),
+    (
+        done(result=ToolErr("r3_quota", "")),
+        "Ran without asking, nothing changed: add_book (r3_quota)",
+        "",
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call_", "english", "korean", "has_written"), BY_POLICY)
+def test_truth_line_says_that_a_policy_let_a_call_run(
+    call_: ToolCallMessage, english: str, korean: str, has_written: bool
+) -> None:
+    assert call_.outcome is not None
+    call_ = replace(call_, outcome=replace(call_.outcome, gate=GateOutcome.POLICY))
+    assert truth_line([call_], ENGLISH) == english
+    assert truth_line([call_], KOREAN) == korean or not korean
+    claim = find_false_claim("I have added it.", [call_], BOTH)
+    assert (claim is None) is has_written

@@ -137,6 +137,17 @@ BAD: list[tuple[str, str]] = [
     ("rescore run --into one.yaml", "--into"),
     ("accept one.yaml x", "is not a run folder"),
     ("matrix folder", "cannot be read"),
+    *(
+        (f"{command} --approvals {file}", why)
+        for command in (EVAL, f"{EVAL} --model gold", "chat", "mcp serve")
+        for file, why in (
+            ("nowhere.toml", "The policy nowhere.toml cannot be read"),
+            ("folder", "The policy folder cannot be read"),
+            ("one.yaml", "The policy one.yaml is not valid TOML"),
+            ("suite.toml", "suite.toml is no policy of approvals"),
+        )
+    ),
+    ("mcp serve --measured-client", "--approvals FILE applies to: give the file"),
     ("matrix suite.toml --runs-dir one.yaml", "--runs-dir"),
     # empty values
     *(
@@ -236,6 +247,8 @@ def test_command_refuses_bad_value_before_any_work(
         ("fail_under = 0.5", "gold", "fail_under"),
         ("max_violations = -1", "gold", "max_violations"),
         ("limit = 0", "gold", "limit"),
+        ('approvals = "nowhere.toml"', "gold", "nowhere.toml cannot be read"),
+        ("approvals = 3", "gold", "approvals"),
         ("", "gpt", "Invalid embedded model 'gpt'"),
         ("", 'gold", {name = "x", base_url = "nope"}, "silent', "Invalid server address 'nope'"),
     ],

@@ -36,6 +36,7 @@ from lhkit.cli.chat.terminal import TerminalChat
 from lhkit.cli.frame.typed import LineReader, PipedLines
 from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
+from lhkit.confirm.policy import ApprovalPolicy, ToolRule
 from lhkit.confirm.terminal import GUARD_S, TerminalGate, discard_pending_input
 from lhkit.conversation.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
 from lhkit.conversation.tool_results import ToolCancelled, parse_result
@@ -44,13 +45,15 @@ from lhkit.harness.chats.chats import ChatRecorder
 from lhkit.harness.records.transcript import transcript
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.sessions import LiveSession
+from lhkit.models.client import served
+from lhkit.models.client.transport import Endpoint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import BareToolset
+from lhkit.toolset import BareToolset, load
 from tests.children import search_paths
 from tests.mcp.conftest import LEDGER
 from tests.models.fake_vllm import Behaviour, FakeVllm, completion, streams
@@ -539,6 +542,47 @@ async def test_chat_writes_only_after_confirmation(terminal: Pty, tmp_path: Path
                     terminal.type("다시 추가해줘\r")
                     await terminal.until("[y/N]")
             assert terminal.seen.count("답으로 치지 않습니다") == 1
+            terminal.type("/quit\r")
+            await terminal.until("안녕히 가세요.")
+            assert await asyncio.to_thread(process.wait) == 0
+
+
+async def policy_at(base_url: str, folder: Path) -> Path:
+    """Write a policy for the chat with a server, in which habits are added unasked."""
+    model = await served.connect(Endpoint(base_url=base_url))
+    live = LiveSession(load("life-helper"), None, folder / "m.sqlite3", now=noon, locale="ko")
+    try:
+        front = live.measured(model.identity, lambda: "ko")()
+    finally:
+        live.close()
+        await model.aclose()
+    rule = ToolRule(rule="run", proposed=200, wrong=0, scenarios=200, upper=0.015)
+    tools = {"add_habit": rule}
+    policy = ApprovalPolicy(
+        risk=0.02, confidence=0.95, runs=("x",), measured={"ko": front}, tools=tools
+    )
+    policy.write(folder / "approvals.toml")
+    return folder / "approvals.toml"
+
+
+@pytest.mark.anyio
+async def test_chat_says_what_runs_without_asking_and_that_it_did(
+    terminal: Pty, tmp_path: Path
+) -> None:
+    database, done = tmp_path / "chat.sqlite3", streams(completion(["추가했어요."]))
+    server = FakeVllm(streams(completion([WISH])), done)
+    async with server:
+        file = await policy_at(server.base_url, tmp_path)
+        options = ("--db", str(database), "--approvals", str(file))
+        with chat(terminal, server.base_url, tmp_path, *options) as process:
+            await terminal.until("나>")
+            seen = re.sub(r"\s+", " ", terminal.seen)
+            assert "다음 도구는 확인 없이 실행합니다(위험 2% 이하): add_habit" in seen
+            terminal.type("걷기 추가해줘\r")
+            await terminal.until("추가했어요.")
+            await terminal.until("확인 없이 실행함: add_habit")
+            assert "[y/N]" not in terminal.seen
+            assert len(habits(database)) == 1
             terminal.type("/quit\r")
             await terminal.until("안녕히 가세요.")
             assert await asyncio.to_thread(process.wait) == 0

@@ -218,6 +218,7 @@ ANSWERS = {
     "rejected": (ScriptedGate([False]), True),
     "edited": (ScriptedGate([Edit({"day": "x"})]), True),
     "contradiction": (ScriptedGate([Approve(how=QuestionOutcome.ESCAPE)]), True),
+    "for another request": (ScriptedGate([Approve(binding="x")]), True),
     "failed": (GuardedGate(Late()), True),
 }
 
@@ -264,7 +265,7 @@ async def test_gate_passes_questions_in_mid_call_on_to_the_person() -> None:
 
 
 LINES = {
-    "runs": (policy(), measured(), "risk of at most 0.02: log"),
+    "runs": (policy(), measured(), "risk of at most 2%: log"),
     "threshold": (ABOVE, measured(), "log (log-probability -0.05 or higher)"),
     "nothing": (policy(log=rule("ask")), measured(), "no tool runs without asking"),
     "unknown": (policy(), None, "does not apply"),

@@ -11,9 +11,10 @@ from mcp.client.stdio import stdio_client
 from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from lhkit.confirm.gate import ScriptedGate
+from lhkit.confirm.policy import ApprovalPolicy, Measured, ToolRule, tool_sha256
 from lhkit.conversation.tool_results import ToolOk
 from lhkit.mcp.toolset import McpToolset
-from lhkit.toolset import opened
+from lhkit.toolset import load, opened, registry_of, source_sha256
 from tests.mcp.conftest import START_S, Writer, dispatched, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -220,3 +221,70 @@ def test_serving_reports_a_missing_toolset(words: list[str]) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "no Python file no.py" in done.stderr
+
+
+def approvals(words: list[str], folder: Path, *, description: str = "Write it down.") -> list[str]:
+    """Return the options of a policy that lets the notes be written unasked."""
+    reference = words[words.index("--toolset") + 1]
+    toolset = load(reference)
+    tools = registry_of(toolset, {}, "en")
+    measured = Measured(
+        model="gemma sha256:1",
+        prompt="sha256:2",
+        tools={
+            name: tool_sha256(
+                name, description if name == "write" else tool.description, tool.parameters
+            )
+            for name, tool in tools.items()
+        },
+        dialect="json sha256:3",
+        constraint="off",
+    )
+    assert source_sha256(toolset)  # which is not compared, as it was not measured
+    rule = ToolRule(rule="run", proposed=200, wrong=0, scenarios=200, upper=0.015)
+    policy = ApprovalPolicy(
+        risk=0.02, confidence=0.95, runs=("x",), measured={"en": measured}, tools={"write": rule}
+    )
+    policy.write(folder / "approvals.toml")
+    return ["--approvals", str(folder / "approvals.toml")]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_serving_runs_unasked_only_if_the_user_says_that_the_client_is_the_measured_one(
+    words: list[str], file: Path, tmp_path: Path, mode: str
+) -> None:
+    given = approvals(words, tmp_path)
+    no = Asked("accept", run=False)
+    for more, questions, text in (
+        ((), 1, ""),
+        (given, 1, ""),
+        ((*given, "--measured-client"), 0, "rent"),
+    ):
+        async with client(words, *more, mode=mode, elicitation_callback=no) as served:
+            await served.call_tool("write", {"text": "rent"})
+        assert (len(no.questions), written(file)) == (questions, text)
+        no.questions.clear()
+    other = [*approvals(words, tmp_path, description="Write it."), "--measured-client"]
+    async with client(words, *other, mode=mode, elicitation_callback=no) as served:
+        await served.call_tool("write", {"text": "other"})
+    assert (len(no.questions), written(file)) == (1, "rent")
+
+
+def test_serving_says_at_the_start_why_a_policy_does_not_apply(
+    words: list[str], tmp_path: Path
+) -> None:
+    given = approvals(words, tmp_path)
+    said = [
+        subprocess.run(
+            [*words, *given, *more],
+            input="",
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+        )
+        for more in ((), ("--measured-client",))
+    ]
+    assert [each.stdout for each in said] == ["", ""]
+    assert "lhkit cannot see the client's model and prompt" in said[0].stderr
+    assert "these run without asking, at a risk of at most 2%: write" in said[1].stderr

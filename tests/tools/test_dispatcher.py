@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from lhkit.base.json_values import canonical
 from lhkit.base.locales import load_catalog
+from lhkit.confirm.decision import Approve, Edit, QuestionOutcome, Reject
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.conversation.messages import GateOutcome, ToolCallOutcome
@@ -507,3 +508,25 @@ async def test_dispatch_validates_as_jsonschema_does(
     )
     assert isinstance(result, ToolOk) == expected
     assert isinstance(result, ToolOk) or code(result) == "validation"
+
+
+POLICY = QuestionOutcome.POLICY
+BY_POLICY = [
+    (Approve(how=POLICY), WRITE, (GateOutcome.POLICY, "policy", True)),
+    (Approve(how=POLICY), replace(WRITE, always_ask=True), (GateOutcome.FAILED, "failed", False)),
+    (Approve(), replace(WRITE, always_ask=True), (GateOutcome.ACCEPTED, "", True)),
+    (Edit({"protocol_id": "x"}, how=POLICY), WRITE, (GateOutcome.FAILED, "failed", False)),
+    (Reject(how=POLICY), WRITE, (GateOutcome.FAILED, "failed", False)),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("decision", "tool", "expected"), BY_POLICY)
+async def test_dispatch_takes_the_yes_of_a_policy_for_no_tool_that_is_always_asked(
+    decision: Any, tool: Any, expected: tuple[Any, ...]
+) -> None:
+    gate = ScriptedGate([decision])
+    trace = await traced("add_habit", ARGS, tool, confirm=gate)
+    assert (trace.gate, trace.answer, trace.ran) == expected
+    assert bool(trace.summary) is (trace.gate is not GateOutcome.POLICY)  # no card was shown
+    assert gate.asked[0].always_ask is tool.always_ask

@@ -586,3 +586,24 @@ async def test_tool_result_without_an_annotation_is_a_handler_error() -> None:
     result = await called(answer, {})
     assert isinstance(result, ToolErr)
     assert "returned str" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("always_ask", "is_write", "issue"),
+    [(True, False, "only a destructive tool"), ("yes", True, "True or False"), (1, True, "True")],
+)
+def test_registry_refuses_invalid_always_ask(always_ask: Any, is_write: bool, issue: str) -> None:
+    tool = replace(echo_tool("send"), is_destructive=is_write, always_ask=always_ask)
+    with pytest.raises(RegistrationError, match=f"tool 'send': always_ask: .*{issue}"):
+        ToolRegistry([tool])
+
+
+def test_registry_takes_always_ask_from_the_decorator() -> None:
+    registry = ToolRegistry()
+
+    @registry.tool(destructive=True, always_ask=True)
+    def pay(amount: int) -> dict[str, int]:
+        "Pay."
+        return {"paid": amount}
+
+    assert registry["pay"].always_ask

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from lhkit.base.files import installed_version
-from lhkit.base.json_values import canonical, compact
+from lhkit.base.json_values import canonical, compact, json_or_repr
 from lhkit.conversation.responses import weights_label
 from lhkit.conversation.tool_results import ResultFormat
 from lhkit.harness.records.record import MAX_SECONDS, SCHEMA, parse_moment
@@ -314,7 +314,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
 def _approvals(manifest: Manifest) -> str:
     """Return the start of the hash of the policy of approvals; `-` without one."""
     policy = manifest.approvals
-    return "-" if policy is None else text_sha256(canonical(policy))[:_HASH_CHARS]
+    return "-" if policy is None else text_sha256(json_or_repr(policy, sort_keys=True))[:_HASH_CHARS]
 
 
 def _tool_changes(before: Prompt, after: Prompt, locale: str) -> Iterator[Change]:

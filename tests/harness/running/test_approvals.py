@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import load_catalog
 from lhkit.chat.assistant import Assistant
+from lhkit.chat.truth import truth_lines
 from lhkit.confirm.decision import Approve, Reject
 from lhkit.confirm.gate import ConfirmRequest, DenyGate
 from lhkit.confirm.policy import ApprovalPolicy, Measured, PolicyGate, ToolRule
 from lhkit.conversation.responses import ModelIdentity, Sampling
+from lhkit.harness.authoring.from_chat import confirm_answer
 from lhkit.harness.exports.inspect_log import write_inspect
 from lhkit.harness.exports.openai_messages import write_openai_messages
 from lhkit.harness.exports.otel import trace_lines
@@ -137,6 +139,30 @@ async def test_run_is_resumed_only_under_the_same_policy(
         run = await play(chosen, model(MILK, OLD), run_dir=tmp_path / "run", approvals=approvals)
         kept.append(run.kept)
     assert kept == [0, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("progress", "lines"), [(True, 1), (False, 0)])
+async def test_replay_says_at_the_start_what_runs_unasked(
+    play: Play, load: Load, capsys: pytest.CaptureFixture[str], progress: bool, lines: int
+) -> None:
+    chosen = scenarios(load)
+    policy = await policy_of(play, chosen, add_note="run")
+    run = await play(chosen, model(MILK, OLD), approvals=policy, progress=progress)
+    line = "The policy of approvals: these run without asking, at a risk of at most 2%: add_note"
+    assert capsys.readouterr().out.count(line) == lines
+    assert line in run.manifest.invocations[-1].remarks
+
+
+async def test_scenario_from_a_call_that_ran_by_policy_accepts_it(play: Play, load: Load) -> None:
+    chosen = scenarios(load)
+    policy = await policy_of(play, chosen, add_note="run")
+    (record,) = (await play(chosen, model(MILK, OLD), approvals=policy)).records
+    answers = [confirm_answer(each.to_message()) for each in record.trajectory.calls]
+    assert answers == ["accept", "accept"]
+    (first, _), english = record.trajectory.calls, load_catalog("en")
+    assert [line.text for line in truth_lines([first.to_message()], english)] == [
+        'Ran without asking: add_note · "milk" (notes +1 · note-1)'
+    ]
 
 
 @pytest.mark.parametrize("approvals", [{}, 3, True, ["a.toml"]])
