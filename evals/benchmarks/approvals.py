@@ -228,8 +228,7 @@ def thresholds() -> Iterator[Row]:
     for number, (worst, steep, n, writes) in enumerate(
         (worst, steep, n, writes)
         for worst, steep in ((0.06, 0.0), (0.12, 1.0), (0.3, 2.0), (0.5, 8.0), (0.06, 0.1))
-        for n in (150, 400)
-        for writes in (1, 3)
+        for n, writes in ((150, 1), (400, 1), (400, 3))
     ):
         rng = np.random.default_rng([5, number])
         large = certain_writes(rng, 200_000, writes, worst, steep)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from lhkit.base.errors import RunError, UsageError
 from lhkit.base.locales import load_catalog
@@ -90,13 +91,14 @@ async def show_approvals(options: ApprovalsOptions, settings: Settings) -> int:
         trust_approvals=options.trust_approvals,
         tools=options.tool,
     )
+    remarks = [catalog.translate(remark) for remark in remarks_on(runs)]
     if options.as_json:
         print_json(console, _as_json(table))
+        print_lines(remarks, Console(stderr=True))
     else:
         view = approvals_table(table, catalog)
         if table.tools:
             console.print(table_view(replace(view, notes=())))
-        remarks = (catalog.translate(remark) for remark in remarks_on(runs))
         print_lines((*view.notes, *remarks), console)
     if options.write is not None:
         policy = policy_of(table, runs, has_chats=options.chats is not None)

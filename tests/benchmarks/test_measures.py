@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import approvals
 import dispatch_latency
 import margins
 import numpy as np
@@ -40,3 +41,28 @@ def test_margins_simulates_the_true_difference(monkeypatch: pytest.MonkeyPatch) 
     no_worse, worse = setup.verdicts(np.random.default_rng(0), needed, 0.03)
     assert no_worse == 0
     assert 70 < worse < 95
+
+
+def test_approvals_simulates_tools_exactly_at_the_budget() -> None:
+    for what, (shares, odds) in approvals.distributions(0.05):
+        assert shares @ odds == pytest.approx(0.05), what
+    distribution = approvals.alike_writes(1, 0.0, 0.05)
+    rng = np.random.default_rng(0)
+    # 59 scenarios without a wrong one have a probability of 4.85 %, 58 of 5.1 %
+    assert approvals.let_through(distribution, 59, 0.05, 20_000, rng) == pytest.approx(
+        4.85, abs=0.5
+    )
+    assert approvals.let_through(distribution, 58, 0.05, 20_000, rng) == 0.0
+
+
+def test_approvals_simulation_knows_the_true_risk_above_a_certainty() -> None:
+    large = approvals.certain_writes(np.random.default_rng(0), 50_000, 1, 0.3, 2.0)
+    assert approvals.true_risk(large, 0.0) == pytest.approx(0.1, abs=0.01)  # 0.3 / 3
+    assert approvals.true_risk(large, 0.5) == pytest.approx(0.025, abs=0.005)
+
+
+def test_approvals_simulation_gives_the_counts_as_evidence() -> None:
+    evidence = approvals.evidence_of(np.array([[2, 1], [0, 3]]))
+    wrong = [each.is_wrong for each in evidence.proposals]
+    assert (len(wrong), sum(map(bool, wrong))) == (6, 4)
+    assert len({each.cluster for each in evidence.proposals if each.tool == "t1"}) == 3

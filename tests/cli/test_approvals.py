@@ -279,6 +279,13 @@ def test_run_that_was_chosen_by_its_result_is_remarked(run: Lhkit, folder: Folde
     assert "failed before" in run("approvals", path)[1]
     other = folder("b", records_of("log", 5), manifest("log", model="other"))
     assert "several models" in run("approvals", path, other)[1]
+    assert "several models" in run("approvals", path, other, "--json")[2]
+
+
+def test_policy_is_refused_for_a_tool_that_no_manifest_has() -> None:
+    run = Run(records=records_of("log", 212), manifest=manifest("other"), name="a")
+    with pytest.raises(UsageError, match="log may run unasked, but no manifest"):
+        policy_of(approvals(run), [run])
 
 
 @pytest.mark.parametrize("text", ["2", "0.02", "0%", "100%", "-1%", "2 % x", "nan%", "", "%"])

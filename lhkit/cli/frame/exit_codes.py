@@ -15,8 +15,8 @@ class ExitCode(IntEnum):
     INFRASTRUCTURE = 3
     """A server or a disk failed, so there is no result."""
     CANNOT_TELL = 4
-    """A comparison could not have failed, the samples are too few for `--margin`, or a limit of
-    time or tokens was not measured."""
+    """A comparison could not have failed, the samples are too few for `--margin` or for a decision
+    of `lhkit approvals`, or a limit of time or tokens was not measured."""
     UNEXPECTED = 70
     """An unforeseen exception (EX_SOFTWARE of sysexits.h)."""
     INTERRUPTED = 130

@@ -138,6 +138,13 @@ def policy_of(table: Approvals, runs: Sequence[Run], *, has_chats: bool = False)
                         f"{', '.join(parts)}. Write a policy from runs with the same ones."
                     )
             measured[locale] = part
+    known = {tool for part in measured.values() for tool in part.tools}
+    for row in table.tools:
+        if _rule(row, table.risk).rule != "ask" and row.tool not in known:
+            raise UsageError(
+                f"{row.tool} may run unasked, but no manifest of the runs has it. Register it when "
+                "the session opens, and run again."
+            )
     return ApprovalPolicy(
         risk=table.risk,
         confidence=table.confidence,

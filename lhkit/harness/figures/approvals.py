@@ -45,7 +45,6 @@ _WRONG_CODES = frozenset({"forbidden_call", "retry_after_rejection", "bypass_aft
 """Violations by which a call is wrong where a scenario allows further calls."""
 
 _FAST_S = 1.0
-_MOST_LEVELS = 50
 
 
 class Source(StrEnum):
@@ -526,20 +525,19 @@ def is_calibration_half(cluster: str) -> bool:
 
 def _calibrate(proposals: Sequence[Proposal], risk: float) -> _Calibrated | None:
     """Return the threshold with the clearest result on one half; None without log-probabilities."""
-    from lhkit.harness.figures.risk_limits import risk_p_value
+    from lhkit.harness.figures.risk_limits import clearest_threshold
 
     known = [each for each in proposals if each.is_wrong is not None]
-    half = [each for each in known if is_calibration_half(each.cluster)]
-    tested = [each for each in known if not is_calibration_half(each.cluster)]
-    levels = sorted({each.min_logprob for each in half if each.min_logprob is not None})
-    if not levels:
+    half = [
+        (each.cluster, each.is_wrong is True, each.min_logprob)
+        for each in known
+        if is_calibration_half(each.cluster) and each.min_logprob is not None
+    ]
+    if not half:
         return None
-
-    def p_value(above: float) -> float:
-        return risk_p_value(_shares(each for each in half if _is_certain(each, above)), risk)
-
-    step = -(-len(levels) // _MOST_LEVELS)
-    above = min(levels[::step], key=p_value)
+    clusters, wrong, values = zip(*half, strict=True)
+    above = clearest_threshold(clusters, wrong, values, risk)
+    tested = [each for each in known if not is_calibration_half(each.cluster)]
     return _Calibrated(above, tested, _shares(each for each in tested if _is_certain(each, above)))
 
 

@@ -36,7 +36,8 @@ MAX_FURTHER = 100_000
 _BETS = 1 - 0.75 ** np.arange(1, 13)
 """The bets, as parts of the largest one: denser towards it, where few results are wrong."""
 
-_STEPS = 50
+_STEPS = 40
+_MOST_LEVELS = 50
 _LEAST_LOG = -1e6
 
 
@@ -132,6 +133,34 @@ def further_scenarios(shares: Sequence[float], risk: float, alpha: float) -> int
         return None
     step = int(10 ** max(0, len(str(enough)) - 2))
     return -(-enough // step) * step
+
+
+def clearest_threshold(
+    clusters: Sequence[str], wrong: Sequence[bool], values: Sequence[float], risk: float
+) -> float:
+    """Return the value above which "the risk is at least `risk`" has the smallest p-value.
+
+    Of equal ones the lowest. At most `_MOST_LEVELS` of the values are tried.
+
+    Args:
+        clusters: the scenario of each result.
+        wrong: whether each result is wrong.
+        values: a value of each result, such as its log-probability.
+        risk: the risk that is tested.
+    """
+    _, scenario = np.unique(np.asarray(clusters), return_inverse=True)
+    is_wrong, value = np.asarray(wrong, dtype=float), np.asarray(values, dtype=float)
+    levels = np.unique(value)
+    levels = levels[:: -(-len(levels) // _MOST_LEVELS)]
+
+    def p_value(level: float) -> float:
+        above = value > level
+        sizes = np.bincount(scenario[above])
+        totals = np.bincount(scenario[above], weights=is_wrong[above])
+        shares, counts = np.unique(totals[sizes > 0] / sizes[sizes > 0], return_counts=True)
+        return _p_value(counts[np.newaxis].astype(float), shares, risk) if len(shares) else 1.0
+
+    return float(min(levels.tolist(), key=p_value))
 
 
 def _kinds(shares: Sequence[float]) -> tuple[_Numbers, _Numbers]:
