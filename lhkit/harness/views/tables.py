@@ -169,7 +169,7 @@ def selection_line(selection: ScenarioSelection | None, catalog: Catalog) -> str
     if selection is None:
         return ""
     taken, total = selection.taken, selection.total
-    words = shlex.join(selection.filter.words)
+    words = shlex.join(selection.words)
     return catalog.text("table.selection", taken=taken, total=total, left=total - taken, by=words)
 
 
