@@ -128,7 +128,7 @@ class SelectOptions(ScenarioFilter, Options):
         "locale": _of_scenarios(metavar="LOCALE", help=f"In {LOCALES}."),
         "failed": _of_scenarios(metavar="RUN", help="Those that failed there."),
         "sample": _of_scenarios(metavar="N", help="N of them at random."),
-        "seed": _of_scenarios(help="Of --sample."),
+        "seed": _of_scenarios(help="Of --sample, and of the order of --stop-when-decided."),
         "limit": _of_scenarios(metavar="N", help="The first N only."),
     }
 
@@ -213,6 +213,11 @@ class ThresholdOptions(Options):
             "and with 4 if that cannot be decided.",
         ),
     ] = None
+
+    @property
+    def order_seed(self) -> int | None:
+        """The seed of the random order of a run that stops when it is decided; None for others."""
+        return None
 
     @property
     def has_limits(self) -> bool:

@@ -13,12 +13,14 @@ bets on the other side. A scenario is one bet: its repeats and wordings are corr
 must be looked at in an order that is independent of their results, and of how long they took.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lhkit.base.errors import importing
 from lhkit.harness.figures.rates import ALPHA, Interval
+from lhkit.harness.scenarios.sample_id import SampleId
+from lhkit.harness.scenarios.scenario_filter import random_key
 
 with importing("eval"):
     import numpy as np
@@ -36,7 +38,7 @@ LOG_LIMIT = float(np.log(2 / ALPHA))
 """The logarithm of the e-value that decides, for one of two sides."""
 
 _TINY = 1e-12
-_STEPS = 50
+_STEPS = 40
 
 
 def log_factors(excess: _Numbers, null: float) -> _Numbers:
@@ -109,8 +111,8 @@ class SequentialResult:
 
 def sequential_result(
     clusters: Iterable[Sequence[int]], margin: float, *, largest: int
-) -> SequentialResult | None:
-    """Return what the test found in scenarios; None without pairs.
+) -> SequentialResult:
+    """Return what the test found in scenarios.
 
     Args:
         clusters: the differences of each scenario, as for `SequentialTest.add`, in the order in
@@ -119,13 +121,12 @@ def sequential_result(
         largest: as for `SequentialTest`.
     """
     filled = [each for each in clusters if each]
-    if not filled:
-        return None
     tests = [SequentialTest(margin=each, largest=largest) for each in (margin, 0.0)]
     for test in tests:
         for gains in filled:
             test.add(gains)
-    sums, sizes = np.array([(sum(each), len(each)) for each in filled], dtype=float).T / largest
+    counts = [(sum(each), len(each)) for each in filled or [()]]
+    sums, sizes = np.array(counts, dtype=float).T / largest
     most = float(_peaks(sums, sizes, 0.0).max())
     return SequentialResult(
         direction=tests[0].direction,
@@ -134,6 +135,15 @@ def sequential_result(
         interval=Interval(low=_limit(sums, sizes, side=0), high=_limit(sums, sizes, side=1)),
         p_value=float(min(1.0, 2 * np.exp(-most))),
     )
+
+
+def in_random_order(samples: Iterable[SampleId], seed: int) -> Mapping[str, list[SampleId]]:
+    """Return the samples of each scenario, in the random order of a seed."""
+    scenarios: dict[str, list[SampleId]] = {}
+    for sample in samples:
+        scenarios.setdefault(sample.scenario, []).append(sample)
+    order = sorted(scenarios, key=lambda scenario: random_key(seed, scenario))
+    return {scenario: scenarios[scenario] for scenario in order}
 
 
 def least_losses(margin: float) -> int | None:
@@ -152,7 +162,8 @@ def least_losses(margin: float) -> int | None:
 
 def _log_mean(log_wealth: _Numbers) -> _Numbers:
     """Return the logarithm of the mean over the bets (the second axis)."""
-    return np.asarray(np.logaddexp.reduce(log_wealth, axis=1) - np.log(len(BETS)))
+    most = log_wealth.max(axis=1, keepdims=True)  # faster than `logaddexp.reduce`
+    return np.asarray(most[:, 0] + np.log(np.exp(log_wealth - most).mean(axis=1)))
 
 
 def _peaks(sums: _Numbers, sizes: _Numbers, null: float) -> _Numbers:

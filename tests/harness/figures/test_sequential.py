@@ -130,12 +130,11 @@ def test_sequential_test_keeps_its_decision() -> None:
 def test_sequential_result_agrees_with_the_test_for_every_margin() -> None:
     """The interval has exactly the differences that the test of no look rejected."""
     rng = np.random.default_rng(5)
-    for _ in range(8):
+    for _ in range(3):
         places = rng.integers(0, len(CLUSTERS), size=40)
         clusters = [CLUSTERS[place] for place in places]
         for margin in (0.0, 0.03, 0.2):
             result = sequential_result(clusters, margin, largest=3)
-            assert result is not None
             test = run_test(clusters, margin, 3)
             assert (result.direction, result.looked) == (test.direction, test.looked)
             assert (result.interval.low > -margin) == (test.direction == 1)
@@ -144,17 +143,19 @@ def test_sequential_result_agrees_with_the_test_for_every_margin() -> None:
 
 
 def test_interval_never_widens_with_more_scenarios() -> None:
-    clusters = [CLUSTERS[place] for place in np.random.default_rng(1).integers(0, 9, size=60)]
+    clusters = [CLUSTERS[place] for place in np.random.default_rng(1).integers(0, 9, size=25)]
     results = [
         sequential_result(part, 0.0, largest=3)
         for part in accumulate(([each] for each in clusters), lambda done, more: [*done, *more])
     ]
-    ends = [(each.interval.low, -each.interval.high) for each in results if each is not None]
+    ends = [(each.interval.low, -each.interval.high) for each in results]
     assert all(np.less_equal(one, other).all() for one, other in zip(ends, ends[1:], strict=False))
 
 
-def test_sequential_result_without_pairs_is_none() -> None:
-    assert sequential_result([[], []], 0.0, largest=1) is None
+def test_sequential_result_without_pairs_says_nothing() -> None:
+    result = sequential_result([[], []], 0.0, largest=1)
+    assert (result.direction, result.looked, result.p_value) == (0, 0, 1.0)
+    assert (result.interval.low, result.interval.high) == (-1.0, 1.0)
 
 
 @pytest.mark.parametrize(("margin", "least"), [(0.0, 7), (0.03, 7), (0.6, 21), (1.0, None)])
