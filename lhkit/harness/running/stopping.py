@@ -80,8 +80,10 @@ class Stopping:
         pairs = Counter(sample.scenario for sample in self._before)
         planned = in_random_order(hashes, rule.seed)
         # a scenario without a pair tells nothing, so those are last
-        self._order = {name: planned[name] for name in sorted(planned, key=lambda n: n not in pairs)}
-        self._test = SequentialTest(
+        self._order = {
+            name: planned[name] for name in sorted(planned, key=lambda n: n not in pairs)
+        }
+        self.test = SequentialTest(
             margin=(rule.margin or 0.0) / 100, largest=max(pairs.values(), default=1)
         )
         self._passed: dict[SampleId, bool | None] = {}
@@ -95,7 +97,7 @@ class Stopping:
     @property
     def is_decided(self) -> bool:
         """Whether no further scenario needs to begin."""
-        return bool(self._test.direction)
+        return bool(self.test.direction)
 
     def record(self, sample: SampleId, verdict: Verdict) -> None:
         """Take the verdict of a recorded sample, and look at the scenarios that are complete."""
@@ -106,7 +108,7 @@ class Stopping:
             if not all(each in self._passed for each in samples):
                 return
             pairs = ((self._before.get(each), self._passed[each]) for each in samples)
-            self._test.add([b - a for a, b in pairs if a is not None and b is not None])
+            self.test.add([b - a for a, b in pairs if a is not None and b is not None])
             self._waiting = next(self._next, None)
 
     def samples(self, kept: Collection[SampleId]) -> Iterator[PlannedSample]:
@@ -140,8 +142,8 @@ class Stopping:
             baseline=self._rule.baseline.name,
             margin=self._rule.margin,
             planned=len(self._order),
-            looked=self._test.looked,
-            decision=self._test.direction,
+            looked=self.test.looked,
+            decision=self.test.direction,
         )
         total = len(self._order) if selected is None else selected.total
         return ScenarioSelection(

@@ -1,7 +1,7 @@
 """The always-valid paired test: exact on small cases, and whatever the order of looking."""
 
 from collections.abc import Sequence
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 
 import numpy as np
 import pytest
@@ -149,7 +149,7 @@ def test_interval_never_widens_with_more_scenarios() -> None:
         for part in accumulate(([each] for each in clusters), lambda done, more: [*done, *more])
     ]
     ends = [(each.interval.low, -each.interval.high) for each in results]
-    assert all(np.less_equal(one, other).all() for one, other in zip(ends, ends[1:], strict=False))
+    assert all(np.less_equal(one, other).all() for one, other in pairwise(ends))
 
 
 def test_sequential_result_without_pairs_says_nothing() -> None:
