@@ -41,6 +41,8 @@ TRUTHS = {
 """Shares of improvements and regressions, by their difference in points."""
 SUITE, MOST = 168, 6_000
 MOST_WRONG = 5.0  # percent
+AGAIN = 20_000
+"""The runs of a setup whose first 2,000 were wrong more often than that: sampling error is 0.5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +60,11 @@ class Truth:
         sums = (kinds[:, 0] - kinds[:, 1]).astype(float)
         return cls(sums=sums, sizes=np.full(len(odds), float(repeats)), odds=odds)
 
-    def draw(self, rng: np.random.Generator, scenarios: int) -> NDArray[np.int64]:
+    def draw(
+        self, rng: np.random.Generator, scenarios: int, runs: int | None = None
+    ) -> NDArray[np.int64]:
         """Return the kinds of the scenarios of each run."""
-        return rng.choice(len(self.odds), size=(RUNS, scenarios), p=self.odds)
+        return rng.choice(len(self.odds), size=(runs or RUNS, scenarios), p=self.odds)
 
     def shuffle(self, rng: np.random.Generator, scenarios: int) -> NDArray[np.int64]:
         """Return the kinds of one suite with these shares, in another order in each run."""
@@ -131,7 +135,12 @@ def at_the_margin(margin: int) -> Iterator[tuple[str, float]]:
     for number, (name, truth) in enumerate(truths):
         rng = np.random.default_rng([margin, number])
         direction, _ = truth.decisions(truth.draw(rng, LONGEST), margin / 100)
-        yield name, 100 * float(np.mean(direction != 0))
+        wrong = 100 * float(np.mean(direction != 0))
+        if wrong > MOST_WRONG:  # the largest of many estimates: once more, with new draws
+            direction, _ = truth.decisions(truth.draw(rng, LONGEST, AGAIN), margin / 100)
+            print(f"margin {margin}, {name} {number}: {wrong:.2f} %, then", flush=True)
+            wrong = 100 * float(np.mean(direction != 0))
+        yield name, wrong
     for number, (gain, scenarios) in enumerate(product(GAINS[1:], SUITES)):
         truth = Truth.of(gain, gain + margin / 100)
         rng = np.random.default_rng([300, margin, number])
@@ -224,7 +233,8 @@ def main() -> None:
                 "many small gains and few whole losses, and the reverse; *unequal*: scenarios with "
                 "one and with three wordings; *fixed suite*: one suite of "
                 f"{', '.join(map(str, SUITES))} scenarios in random order. Each figure is that of "
-                "the worst setup.",
+                f"the worst setup; one above {MOST_WRONG:g} % is estimated again with {AGAIN:,} new "
+                "runs, because it is the largest of many estimates.",
                 f"[{Path('stopping.md')}](stopping.md) has the scenarios needed beside the fixed "
                 "test.",
             ),

@@ -93,7 +93,9 @@ async def test_stopped_run_says_everywhere_how_many_were_run(
         assert "mid-p" not in shown
     assert await by_eval(file, "gold", settings, baseline=Path("silent")) == 0
     assert len(Run.load(runs / "gold").records) == 20
-    assert "stop" not in capsys.readouterr().out.lower()  # an ordinary whole run
+    shown = capsys.readouterr().out  # of an ordinary whole run
+    assert "Stopped" not in shown
+    assert "--stop-when-decided" not in shown
 
 
 async def test_stopped_run_is_no_baseline(file: Path, settings: Settings) -> None:

@@ -86,8 +86,8 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
         bool,
         typer.Option(
             "--stop-when-decided",
-            help="With --baseline: run the scenarios in a random order, and stop when an "
-            "always-valid paired test has decided. Without it the same command runs the rest.",
+            help="With --baseline: run the scenarios in a random order (--seed), and stop when "
+            "an always-valid paired test has decided. Without it the same command runs the rest.",
         ),
     ] = False
     exit_zero: Annotated[

@@ -128,7 +128,7 @@ class SelectOptions(ScenarioFilter, Options):
         "locale": _of_scenarios(metavar="LOCALE", help=f"In {LOCALES}."),
         "failed": _of_scenarios(metavar="RUN", help="Those that failed there."),
         "sample": _of_scenarios(metavar="N", help="N of them at random."),
-        "seed": _of_scenarios(help="Of --sample, and of the order of --stop-when-decided."),
+        "seed": _of_scenarios(help="Of --sample."),
         "limit": _of_scenarios(metavar="N", help="The first N only."),
     }
 

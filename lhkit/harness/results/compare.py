@@ -178,9 +178,18 @@ def _with_power(comparison: _NotebookComparison) -> _NotebookComparison:
 
 
 def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
-    """Return the comparison of several named runs, corrected for all their pairs."""
+    """Return the comparison of several named runs, corrected for all their pairs.
+
+    Raises:
+        UsageError: a run stopped when it was decided, which the correction does not allow for.
+    """
     from lhkit.harness.figures.statistics import holm, sign_flip
 
+    if stopped := [name for name, run in runs if _stopped_seed(run) is not None]:
+        raise UsageError(
+            f"{', '.join(stopped)} stopped when decided: the correction for several runs needs "
+            "whole ones. Compare it with one run, or finish it without --stop-when-decided."
+        )
     verdicts = [
         {record.sample_id: record.is_passed for record in run.records if record.is_valid}
         for _, run in runs

@@ -15,7 +15,7 @@ from lhkit.base.locales import load_catalog
 from lhkit.harness.figures.sequential import in_random_order
 from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.records.store import read_manifest
-from lhkit.harness.results.compare import compare
+from lhkit.harness.results.compare import compare, compare_arms
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.plan import Plan, plan_run
 from lhkit.harness.running.run import EncodedRecord
@@ -399,6 +399,12 @@ async def test_sentence_of_a_stopped_run_has_how_many_of_how_many(
         "ko": "무작위 순서로 시나리오 30개 가운데 7개 뒤에 결론이 났습니다",
     }
     assert expected[locale] in sentence
+
+
+async def test_stopped_run_is_refused_among_several(play: Play, load: Load) -> None:
+    stopped = await play(chats(load), HI, stop=StopRule(baseline=baseline()))
+    with pytest.raises(UsageError, match="now stopped when decided"):
+        compare_arms([("before", baseline()), ("now", stopped), ("again", baseline())])
 
 
 async def test_history_leaves_stopped_runs_out_and_counts_them(
