@@ -233,8 +233,8 @@ def main() -> None:
                 "many small gains and few whole losses, and the reverse; *unequal*: scenarios with "
                 "one and with three wordings; *fixed suite*: one suite of "
                 f"{', '.join(map(str, SUITES))} scenarios in random order. Each figure is that of "
-                f"the worst setup; one above {MOST_WRONG:g} % is estimated again with {AGAIN:,} new "
-                "runs, because it is the largest of many estimates.",
+                f"the worst setup; one above {MOST_WRONG:g} % is estimated again with {AGAIN:,} "
+                "new runs, because it is the largest of many estimates.",
                 f"[{Path('stopping.md')}](stopping.md) has the scenarios needed beside the fixed "
                 "test.",
             ),
