@@ -101,7 +101,7 @@ async def test_stopped_run_says_everywhere_how_many_were_run(
 async def test_stopped_run_is_no_baseline(file: Path, settings: Settings) -> None:
     await by_eval(file, "silent", settings)
     await by_eval(file, "gold", settings, baseline=Path("silent"), stop_when_decided=True)
-    with pytest.raises(UsageError, match="stopped when it was decided, after 7 of 20"):
+    with pytest.raises(UsageError, match="has 7 of 20 scenarios, because it stops"):
         await by_eval(file, "gold", settings, name="x", baseline=Path("gold"))
 
 

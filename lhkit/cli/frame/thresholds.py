@@ -93,8 +93,8 @@ def load_baseline(name: Path, runs_dir: Path, *, is_failed_only: bool) -> Run:
     part = baseline.manifest.selection
     if part is not None and part.stopped is not None:
         raise UsageError(
-            f"--baseline {name} stopped when it was decided, after {part.taken} of {part.total} "
-            "scenarios, so its pass rate is probably too high or too low. Finish it: give its own "
+            f"--baseline {name} has {part.taken} of {part.total} scenarios, because it stops when "
+            "it is decided: its pass rate is probably too high or too low. Finish it: give its own "
             "eval command again without --stop-when-decided"
         )
     if is_failed_only or (part is not None and part.filter.failed):

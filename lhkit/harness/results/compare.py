@@ -187,7 +187,7 @@ def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
 
     if stopped := [name for name, run in runs if _stopped_seed(run) is not None]:
         raise UsageError(
-            f"{', '.join(stopped)} stopped when decided: the correction for several runs needs "
+            f"{', '.join(stopped)} stops when decided: the correction for several runs needs "
             "whole ones. Compare it with one run, or finish it without --stop-when-decided."
         )
     verdicts = [

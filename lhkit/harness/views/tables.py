@@ -735,7 +735,8 @@ def part_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
             part = selection_line(selection, catalog)
             yield catalog.text("compare.part", name=name, part=part)
             if selection.stopped is not None:
-                yield catalog.text("compare.stopped", name=name)
+                key = "stopped" if selection.stopped.decision else "interrupted"
+                yield catalog.text(f"compare.{key}", name=name)
     shared = len({pair.sample_id.scenario for pair in comparison.pairs})
     yield catalog.text("compare.shared", count=shared)
     if any(selection.filter.failed for selection in selections if selection is not None):

@@ -23,8 +23,12 @@ from lhkit.harness.running.scores import score
 from lhkit.harness.running.stopping import Stopping, StopRule
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.scenarios.scenario_filter import StoppedRun, random_key
-from lhkit.harness.views.tables import comparison_sentence
+from lhkit.harness.scenarios.scenario_filter import (
+    ScenarioSelection,
+    StoppedRun,
+    random_key,
+)
+from lhkit.harness.views.tables import comparison_sentence, part_lines
 from lhkit.models.base import ModelRequest
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
 from tests.harness.build import FAIL, INVALID, PASS, Load, Play, sample
@@ -376,6 +380,13 @@ def test_comparison_of_an_interrupted_run_ends_before_the_first_gap(
     comparison = compare(baseline(), run, order_seed=0)
     assert comparison.sequential is not None
     assert (comparison.sequential.looked, comparison.outcome) == (4, "no_difference")
+    part = ScenarioSelection(taken=4, total=30, stopped=StoppedRun(seed=0, planned=30))
+    manifest = plan.manifest.model_copy(update={"selection": part})
+    stopped = compare(baseline(), replace(run, manifest=manifest))
+    assert stopped.sequential == comparison.sequential
+    lines = " ".join(part_lines(stopped, load_catalog("en")))
+    assert "interrupted before it was decided" in lines
+    assert "stopped when" not in lines
     nothing = compare(baseline(), replace(run, records=records[4:]), order_seed=0)
     assert (nothing.outcome, nothing.p_value) == ("no_difference", 1.0)
 
@@ -403,7 +414,7 @@ async def test_sentence_of_a_stopped_run_has_how_many_of_how_many(
 
 async def test_stopped_run_is_refused_among_several(play: Play, load: Load) -> None:
     stopped = await play(chats(load), HI, stop=StopRule(baseline=baseline()))
-    with pytest.raises(UsageError, match="now stopped when decided"):
+    with pytest.raises(UsageError, match="now stops when decided"):
         compare_arms([("before", baseline()), ("now", stopped), ("again", baseline())])
 
 
