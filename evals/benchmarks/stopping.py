@@ -1,7 +1,7 @@
 """Simulate `lhkit eval --stop-when-decided`: wrong decisions at any time, scenarios and power.
 
 The truths are those of `margins`, and further ones that are skewed, of unequal sizes, or a fixed
-suite in random order. `stopping.md` has the tables. A quarter of an hour on one core.
+suite in random order. `stopping.md` has the tables. Some minutes on one core; part of `make bench`.
 """
 
 from collections.abc import Iterator, Sequence
