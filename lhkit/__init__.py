@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.harness.running.run_options import RunOptions as RunOptions
     from lhkit.harness.running.score_run import add_scores as add_scores
     from lhkit.harness.running.scores import score as score
+    from lhkit.harness.running.stopping import StopRule as StopRule
     from lhkit.harness.scenarios.loader import load_scenarios as load_scenarios
     from lhkit.harness.scenarios.scenario import Scenario as Scenario
     from lhkit.harness.scenarios.scenario_filter import ScenarioFilter as ScenarioFilter
@@ -105,6 +106,7 @@ _NAMES = {
     "harness.running.run_options": "RunOptions",
     "harness.running.score_run": "add_scores",
     "harness.running.scores": "score",
+    "harness.running.stopping": "StopRule",
     "harness.views.sample": "Sample",
     "harness.scenarios.scenario": "Scenario",
     "harness.scenarios.scenario_filter": "ScenarioFilter",

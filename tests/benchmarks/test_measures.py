@@ -8,7 +8,10 @@ import margins
 import numpy as np
 import pytest
 import scripted_sample
+import stopping
 from figures import Machine
+
+from lhkit.harness.figures.sequential import SequentialTest
 
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
 
@@ -66,3 +69,27 @@ def test_approvals_simulation_gives_the_counts_as_evidence() -> None:
     wrong = [each.is_wrong for each in evidence.proposals]
     assert (len(wrong), sum(map(bool, wrong))) == (6, 4)
     assert len({each.cluster for each in evidence.proposals if each.tool == "t1"}) == 3
+
+
+def test_stopping_simulates_differences_exactly_at_the_margin() -> None:
+    for margin in stopping.MARGINS:
+        unequal = [stopping.unequal(margin, share) for share in (0.2, 0.8)]
+        for truth in (*stopping.skewed(margin), *unequal):
+            assert truth.odds.sum() == pytest.approx(1.0)
+            assert (truth.odds > 0).all()
+            assert truth.sums @ truth.odds / (truth.sizes @ truth.odds) == pytest.approx(
+                -margin / 100
+            )
+
+
+def test_stopping_decides_as_the_sequential_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "RUNS", 6)
+    truth = stopping.Truth.of(0.5, 0.2, repeats=3, alike=0.5)
+    kinds = truth.draw(np.random.default_rng(1), 40)
+    directions, after = truth.decisions(kinds, 0.03)
+    for row, direction, number in zip(kinds, directions, after, strict=True):
+        test = SequentialTest(margin=0.03, largest=3)
+        for kind in row:
+            gain = int(truth.sums[kind])
+            test.add([int(np.sign(gain))] * abs(gain) + [0] * (3 - abs(gain)))
+        assert (test.direction, test.looked) == (direction, number)

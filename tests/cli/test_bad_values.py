@@ -116,6 +116,7 @@ BAD: list[tuple[str, str]] = [
     ("serve x --dry-run --device tpu", "'tpu' is not one of 'gpu', 'cpu'"),
     # contradicting options
     (f"{EVAL} --margin 3", "--margin is for a comparison: give --baseline too"),
+    (f"{EVAL} --stop-when-decided", "--stop-when-decided is for a comparison: give --baseline"),
     (f"{EVAL} --replicas 2", "--replicas is for --ray: give both, or neither"),
     ("matrix suite.toml --cpus-per-replica 1", "--cpus-per-replica is for --ray"),
     ("serve google/gemma-3-4b-it --runtime llama.cpp", "--runtime is for gemma and gemma-base"),

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from lhkit.base.errors import UsageError
 from lhkit.base.options import REPLY_TOKENS
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.options import (
@@ -86,10 +87,40 @@ class EvalOptions(RunOptions, SelectOptions, ThresholdOptions, RayOptions):
     markdown: MarkdownFile = None
     junit: JunitFile = None
     details: Details = False
+    stop_when_decided: Annotated[
+        bool,
+        typer.Option(
+            "--stop-when-decided",
+            help="With --baseline: run the scenarios in a random order (--seed), and stop when "
+            "an always-valid paired test has decided. Without it the same command runs the rest.",
+        ),
+    ] = False
     exit_zero: Annotated[
         bool,
         typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 4, and print the reason."),
     ] = False
+
+    @property
+    def order_seed(self) -> int | None:
+        """The seed of the random order of a run that stops when it is decided; None for others."""
+        return self.seed if self.stop_when_decided else None
+
+    def require_valid(self) -> None:
+        """Check the thresholds before a run.
+
+        Raises:
+            UsageError: as `ThresholdOptions.require_valid`, or the run cannot stop when decided.
+        """
+        super().require_valid()
+        if not self.stop_when_decided:
+            return
+        if self.baseline is None:
+            raise UsageError("--stop-when-decided is for a comparison: give --baseline too")
+        if self.max_regressions is not None:
+            raise UsageError(
+                "--stop-when-decided stops by the paired test, and --max-regressions counts over "
+                "all scenarios: leave one of them out"
+            )
 
     def run_options(self) -> RunOptions:
         """Return the options of the run, with `failed` in the folder of runs."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yarl
 from rich.console import Console
@@ -52,6 +53,9 @@ from lhkit.scale import Placement, Resources
 from lhkit.settings import Settings
 from lhkit.toolset import DEFAULT, label_of, load
 
+if TYPE_CHECKING:  # it needs NumPy
+    from lhkit.harness.running.stopping import StopRule
+
 PART = "part"
 """Ends the derived name of a run of selected scenarios, so that it replaces no whole one."""
 
@@ -89,20 +93,25 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         print_lines(filter(None, [line]), Console(stderr=True))
     replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
     async with evaluation.open(replicas) as opened:
-        run = await _run(evaluation, opened, start_s, catalog, str(options.approvals or ""))
+        file, stop = str(options.approvals or ""), _stop_rule(options, baseline)
+        run = await _run(evaluation, opened, start_s, catalog, file, stop)
     result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
     console.print(run_view(run, catalog, details=options.details), soft_wrap=True)
     _print_failures(run, folder, console, catalog)
     counts = {"completed": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])
+    print_lines(_stopped_lines(run, catalog))
     if not options.details:
         print_lines([catalog.text("eval.more_figures", path=folder)])
     print_lines([*opened.warnings(catalog), *result.remarks])
     if left_out:
         print_lines([catalog.text("scores.left_out", names=", ".join(left_out))])
     code = _print_decision(run, options, result, catalog)
-    comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
+    comparison = None
+    if baseline is not None:
+        seed = options.order_seed
+        comparison = compare(baseline, run, margin=options.margin, order_seed=seed)
     written = write_reports(
         run,
         files,
@@ -114,6 +123,14 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     )
     print_lines(written)
     return code
+
+
+def _stopped_lines(run: Run, catalog: Catalog) -> Iterator[str]:
+    """Yield that the run stopped when it was decided, and how to run the rest."""
+    selection = run.manifest.selection
+    if selection is not None and (stopped := selection.stopped) is not None:
+        counts = {"taken": selection.taken, "planned": stopped.planned}
+        yield catalog.text("eval.stopped", **counts, name=stopped.baseline)
 
 
 def _ignored_lines(evaluation: Evaluation, catalog: Catalog) -> Iterator[str]:
@@ -175,7 +192,12 @@ async def _open_replicas(
 
 
 async def _run(
-    evaluation: Evaluation, opened: OpenedModel, start_s: float, catalog: Catalog, file: str
+    evaluation: Evaluation,
+    opened: OpenedModel,
+    start_s: float,
+    catalog: Catalog,
+    file: str,
+    stop: "StopRule | None",
 ) -> Run:
     """Run the missing samples; on Ctrl-C, print how to resume.
 
@@ -193,6 +215,7 @@ async def _run(
         return await evaluation.run(
             opened,
             provenance,
+            stop=stop,
             on_resume=lambda resumption: print_lines(_resumption_lines(resumption, catalog)),
         )
     except asyncio.CancelledError:
@@ -222,6 +245,15 @@ def _baseline(options: EvalOptions) -> Run | None:
         )
     options.require_valid()
     return baseline
+
+
+def _stop_rule(options: EvalOptions, baseline: Run | None) -> "StopRule | None":
+    """Return when the run stops; None if it runs all scenarios."""
+    if baseline is None or not options.stop_when_decided:
+        return None
+    from lhkit.harness.running.stopping import StopRule
+
+    return StopRule(baseline=baseline, margin=options.margin, seed=options.seed)
 
 
 def _require_packages(options: EvalOptions) -> None:

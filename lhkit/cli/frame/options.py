@@ -226,6 +226,11 @@ class ThresholdOptions(Options):
     ] = None
 
     @property
+    def order_seed(self) -> int | None:
+        """The seed of the random order of a run that stops when it is decided; None for others."""
+        return None
+
+    @property
     def has_limits(self) -> bool:
         """Whether there is a threshold besides the baseline."""
         limits = ThresholdOptions.model_fields.keys() - {"baseline"}

@@ -91,6 +91,12 @@ def load_baseline(name: Path, runs_dir: Path, *, is_failed_only: bool) -> Run:
             "own eval command again first"
         )
     part = baseline.manifest.selection
+    if part is not None and part.stopped is not None:
+        raise UsageError(
+            f"--baseline {name} has {part.taken} of {part.total} scenarios, because it stops when "
+            "it is decided: its pass rate is probably too high or too low. Finish it: give its own "
+            "eval command again without --stop-when-decided"
+        )
     if is_failed_only or (part is not None and part.filter.failed):
         raise UsageError(
             f"--baseline {name} and --failed: scenarios that were chosen because they failed do "
@@ -199,7 +205,7 @@ def _check_baseline(
 
     `max_regressions` takes the place of the paired test; with a margin, both decide.
     """
-    comparison = compare(baseline, run, margin=options.margin)
+    comparison = compare(baseline, run, margin=options.margin, order_seed=options.order_seed)
     sentence = comparison_sentence(comparison, catalog)
     is_tested = options.max_regressions is None or options.margin is not None
     missed: list[str] = []
@@ -275,7 +281,8 @@ def powerless_line(
     can_fail = most is not None and count > most
     if most is None or margin is not None:  # the paired test decides
         same = replace(baseline, records=planned)
-        can_fail = can_fail or not compare(same, same, margin=margin).is_powerless
+        paired = compare(same, same, margin=margin, order_seed=options.order_seed)
+        can_fail = can_fail or not paired.is_powerless
     if count and can_fail:
         return ""
     key = "eval.powerless_before" if count else "eval.powerless_none"

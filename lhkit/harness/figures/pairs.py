@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lhkit.base.text import visible
 from lhkit.conversation.responses import Finished
@@ -18,6 +18,9 @@ from lhkit.harness.records.manifest import Change
 from lhkit.harness.records.record import SampleRecord, Severity
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
+
+if TYPE_CHECKING:  # it needs NumPy
+    from lhkit.harness.figures.sequential import SequentialResult
 
 _BEFORE_CHARS = 16
 _QUOTE_CHARS = 48
@@ -142,6 +145,9 @@ class Comparison:
         selection_a: how the scenarios of run a were selected; None for all of them.
         selection_b: as `selection_a`, of run b.
         margin: the points by which b may be worse; None if only a difference is tested.
+        sequential: what the always-valid test found, if one of the runs may have stopped when it
+            was decided. `interval`, `p_value` and `mid_p` are then those of that test.
+        planned: the scenarios that it could look at.
         needed_scenarios: the number of scenarios that would decide, with the observed difference
             and spread and 80 % power; None if it is decided already, or if no number up to
             `statistics.MAX_SCENARIOS` would do.
@@ -169,6 +175,8 @@ class Comparison:
     selection_a: ScenarioSelection | None = None
     selection_b: ScenarioSelection | None = None
     margin: float | None = None
+    sequential: "SequentialResult | None" = None
+    planned: int = 0
     needed_scenarios: int | None = None
     can_be_worse: bool = True
     least_scenarios: int | None = None
@@ -242,10 +250,14 @@ class Comparison:
     def outcome(self) -> Outcome:
         """The outcome: with a margin by `interval`, else by `p_value` below 5 %.
 
+        With `sequential` it is what that test decided first.
+
         See `is_powerless` before a decision on `no_difference` or `no_worse`.
         """
         if not self.pairs:
             return "no_pairs"
+        if self.sequential is not None:
+            return self._sequential_outcome(self.sequential)
         if self.margin is not None and self.interval is not None:
             if 100 * self.interval.low > -self.margin:
                 return "no_worse"
@@ -254,9 +266,17 @@ class Comparison:
             return "no_difference"
         return "better" if self.passed_b > self.passed_a else "worse"
 
+    def _sequential_outcome(self, found: "SequentialResult") -> Outcome:
+        """Return the outcome by the first decision of the always-valid test."""
+        if self.margin is None:
+            return ("no_difference", "better", "worse")[found.direction]
+        return ("cannot_tell", "no_worse", "worse_than_margin")[found.direction]
+
     @property
     def is_better(self) -> bool:
         """Whether b is better than a by the paired test at 5 %."""
+        if self.sequential is not None:
+            return self.sequential.sign > 0
         return self.p_value < ALPHA and self.passed_b > self.passed_a
 
     @property

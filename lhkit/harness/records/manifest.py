@@ -80,6 +80,7 @@ class Invocation(_Part):
 
     Attributes:
         ended_at: None while it runs, or if it was killed.
+        order_seed: the seed of the random order of the scenarios; None for that of their files.
         kept: the samples reused from earlier invocations.
         changes: differences from the previous invocation that made samples outdated.
         remarks: sentences about what could not be verified.
@@ -94,6 +95,7 @@ class Invocation(_Part):
     started_at: _Moment | None = None
     ended_at: _Moment | None = None
     concurrency: _Count = 1
+    order_seed: _Count | None = None
     kept: _Count = 0
     completed: _Count = 0
     invalid: _Count = 0

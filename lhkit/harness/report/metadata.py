@@ -120,7 +120,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 def _scenarios(run: Run) -> str:
     ids = {record.sample_id.scenario for record in run.records}
     selection = run.manifest.selection
-    part = f" / {selection.total:,} ({shlex.join(selection.filter.words)})" if selection else ""
+    part = f" / {selection.total:,} ({shlex.join(selection.words)})" if selection else ""
     return f"{len(ids):,}{part} × {run.manifest.repeats}"
 
 

@@ -7,7 +7,7 @@ scenario as one cluster, because its repeats are correlated.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, takewhile
 from statistics import median_low
 
 from lhkit.base.errors import UsageError
@@ -16,6 +16,7 @@ from lhkit.harness.figures.rates import ALPHA
 from lhkit.harness.figures.score_figures import score_changes
 from lhkit.harness.records.manifest import manifest_changes
 from lhkit.harness.records.record import SampleRecord, Severity, Vote
+from lhkit.harness.records.resume import SampleHashes
 from lhkit.harness.results.results import Run
 
 
@@ -30,17 +31,24 @@ class _NotebookComparison(Comparison):
         return comparison_html(self)
 
 
-def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Comparison:
+def compare(
+    run_a: Run, run_b: Run, *, margin: float | None = None, order_seed: int | None = None
+) -> Comparison:
     """Return the comparison of run b with run a.
 
     P-values (`statistics.sign_flip`) and intervals (`statistics.difference_interval`,
     `statistics.median_interval`) are clustered by scenario. The result is deterministic.
+
+    If one of the runs stopped when it was decided, or with an `order_seed`, the pass rates are
+    compared by the always-valid test (`sequential`), which looks at the scenarios in random order.
 
     Args:
         run_a: the baseline.
         run_b: the run to compare with it.
         margin: the points by which run b may be worse, 0 to 100. The outcome is then `no_worse`,
             `worse_than_margin` or `cannot_tell`.
+        order_seed: the seed of the order in which the scenarios were run to stop when decided; by
+            default that of a run that stopped.
 
     With too few scenarios that run a passed, run b could not have been found worse: the comparison
     then `is_powerless`.
@@ -91,11 +99,62 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         selection_b=run_b.manifest.selection,
         margin=margin,
     )
-    if pairs and not comparison.people:  # votes prefer one of two: neither is the baseline
+    order_seed = order_seed if order_seed is not None else _stopped_seed(run_b, run_a)
+    if order_seed is not None:
+        comparison = _with_sequential(comparison, run_a, run_b, order_seed)
+    elif pairs and not comparison.people:  # votes prefer one of two: neither is the baseline
         comparison = _with_power(comparison)
     if margin is None or comparison.outcome != "cannot_tell" or comparison.is_powerless:
         return comparison
     return replace(comparison, needed_scenarios=needed_scenarios(gains, margin / 100))
+
+
+def _stopped_seed(*runs: Run) -> int | None:
+    """Return the seed of the order of the first run that stopped when it was decided."""
+    selections = (run.manifest.selection for run in runs)
+    stopped = (selection.stopped for selection in selections if selection is not None)
+    return next((each.seed for each in stopped if each is not None), None)
+
+
+def _with_sequential(
+    comparison: _NotebookComparison, run_a: Run, run_b: Run, seed: int
+) -> _NotebookComparison:
+    """Return the comparison by the always-valid test, and whether that could find b worse.
+
+    It ends before the first scenario of which a sample is missing: of the later ones only the
+    fastest may have been recorded.
+    """
+    from lhkit.harness.figures.sequential import (
+        SequentialTest,
+        in_random_order,
+        least_losses,
+        sequential_result,
+    )
+
+    a = {record.sample_id: record for record in run_a.records if record.is_valid}
+    b = {record.sample_id: record for record in run_b.records}
+    planned = SampleHashes.from_manifest(run_b.manifest) or b
+    order = in_random_order((sample for sample in a if sample in planned), seed)
+    largest = max(map(len, order.values()), default=1)
+    margin = (comparison.margin or 0.0) / 100
+    gains = [
+        [Pair(a=a[sample], b=b[sample]).gain for sample in samples if b[sample].is_valid]
+        for samples in takewhile(lambda samples: all(s in b for s in samples), order.values())
+    ]
+    worst = SequentialTest(margin=margin, largest=largest)
+    for samples in order.values():
+        worst.add([-int(a[sample].is_passed) for sample in samples])
+    found = sequential_result(gains, margin, largest=largest)
+    return replace(
+        comparison,
+        sequential=found,
+        planned=len(order),
+        interval=found.interval,
+        p_value=found.p_value,
+        mid_p=found.p_value,
+        can_be_worse=worst.direction < 0,
+        least_scenarios=least_losses(margin),
+    )
 
 
 def _with_power(comparison: _NotebookComparison) -> _NotebookComparison:
@@ -122,9 +181,18 @@ def _with_power(comparison: _NotebookComparison) -> _NotebookComparison:
 
 
 def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
-    """Return the comparison of several named runs, corrected for all their pairs."""
+    """Return the comparison of several named runs, corrected for all their pairs.
+
+    Raises:
+        UsageError: a run stopped when it was decided, which the correction does not allow for.
+    """
     from lhkit.harness.figures.statistics import holm, sign_flip
 
+    if stopped := [name for name, run in runs if _stopped_seed(run) is not None]:
+        raise UsageError(
+            f"{', '.join(stopped)} stops when decided: the correction for several runs needs "
+            "whole ones. Compare it with one run, or finish it without --stop-when-decided."
+        )
     verdicts = [
         {record.sample_id: record.is_passed for record in run.records if record.is_valid}
         for _, run in runs

@@ -226,7 +226,11 @@ class Run:
         if before is not None:  # a part of a part
             total, given = before.total, {**before.filter.values(), **selector.values()}
             selection = selection.model_copy(
-                update={"total": total, "filter": ScenarioFilter(**given)}
+                update={
+                    "total": total,
+                    "filter": ScenarioFilter(**given),
+                    "stopped": before.stopped,
+                }
             )
         content_hashes = {
             name: hashes

@@ -14,7 +14,7 @@ from datetime import datetime
 from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from tqdm.auto import tqdm
 
@@ -68,6 +68,9 @@ from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.models.families import UNFIT, unfit_values
 from lhkit.settings import load_settings
 from lhkit.toolset import ToolsetSource, load_toolset
+
+if TYPE_CHECKING:  # they need NumPy
+    from lhkit.harness.running.stopping import Stopping, StopRule
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -142,6 +145,7 @@ async def replay(
     progress: bool = True,
     on_resume: Callable[[Resumption], object] | None = None,
     provenance: Provenance | None = None,
+    stop: "StopRule | None" = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     **overrides: Unpack[RunOverrides],
@@ -173,6 +177,8 @@ async def replay(
         progress: show a progress bar.
         on_resume: called before the first sample with the counts of reused and new samples.
         provenance: metadata for the manifest: start, commit, hardware.
+        stop: run the scenarios in a random order, and stop as soon as the comparison with a
+            baseline is decided (see `stopping`). Without it a second call runs the rest.
         clock: monotonic seconds; by default `plan.run_clock`.
         sleep: waits for so many seconds.
         overrides: fields of `RunOptions` and `ScenarioFilter` instead of those in `options`, such
@@ -201,6 +207,7 @@ async def replay(
         progress=progress,
         on_resume=on_resume,
         provenance=provenance or Provenance(),
+        stop=stop,
         clock=clock,
         sleep=sleep,
     )
@@ -231,6 +238,7 @@ async def run_prepared(
     keep_records: bool = True,
     progress: bool = True,
     on_resume: Callable[[Resumption], object] | None = None,
+    stop: "StopRule | None" = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Run:
@@ -247,6 +255,11 @@ async def run_prepared(
         raise UsageError(f"{option} requires run_dir: the records are stored there.")
     wall = WallClock(asyncio.get_running_loop().time)  # real time, even if `clock` is a recording's
     scores = load_scores(options.scores, prepared.toolset)  # before the model works
+    if stop is not None and (checks := [score.name for score in scores if score.fails]):
+        raise UsageError(
+            f"A run with checks ({', '.join(checks)}) cannot stop when it is decided: they are "
+            "computed after the last sample. Leave one of them out."
+        )
     plan = prepared.plan(model)
     expected = (turn.expect for planned in plan.scenarios for turn in planned.scenario.turns)
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
@@ -282,6 +295,7 @@ async def run_prepared(
             concurrency=concurrency,
             progress=progress,
             on_resume=on_resume,
+            stop=stop,
         )
     return await score_prepared(run, prepared, progress=progress) if scores else run
 
@@ -407,6 +421,7 @@ async def _run_plan(
     concurrency: int,
     progress: bool,
     on_resume: Callable[[Resumption], object] | None,
+    stop: "StopRule | None",
 ) -> Run:
     folder = execution.writer.journal.folder if execution.writer else None
     before = read_manifest(folder) if folder else Manifest()
@@ -418,18 +433,24 @@ async def _run_plan(
     existing = execution.writer.journal.records if execution.writer else ()
     resumption = execution.resume(plan, before, existing)
     kept = resumption.kept_samples
+    stopping = None if stop is None else _begin_stopping(stop, plan, execution, before, resumption)
     if on_resume:
         on_resume(resumption)
 
     def pending() -> Iterator[PlannedSample]:
+        if stopping is not None:
+            return stopping.samples(kept)
         return (sample for sample in plan.samples() if sample.sample_id not in kept)
 
     started = begin_invocation(
         plan, resumption, execution.context, provenance, concurrency=concurrency
     )
+    if stop is not None:
+        started = started.model_copy(update={"order_seed": stop.seed})
 
     def store_manifest(invocation: Invocation) -> Manifest:
-        manifest = run_manifest(plan, before, provenance, selection, invocation)
+        part = selection if stopping is None else stopping.selection(selection)
+        manifest = run_manifest(plan, before, provenance, part, invocation)
         if folder:
             write_manifest(folder, manifest)
         return manifest
@@ -454,11 +475,35 @@ async def _run_plan(
         manifest = store_manifest(started.model_copy(update=result))
     records: Sequence[SampleRecord]
     if folder and not execution.keep_records:
-        records = stored_records(folder, hashes, is_complete=True)
+        records = stored_records(folder, hashes, is_complete=stopping is None)
     else:
-        records = tuple(execution.records[sample] for sample in hashes)
+        recorded = execution.records
+        records = tuple(recorded[each] for each in hashes if stopping is None or each in recorded)
     name = folder.resolve().name if folder else ""
     return Run(records=records, manifest=manifest, kept=len(kept), name=name, folder=folder)
+
+
+def _begin_stopping(
+    rule: "StopRule", plan: Plan, execution: "Execution", before: Manifest, resumption: Resumption
+) -> "Stopping":
+    """Return the test of a run that may stop, after looking at the records that are kept.
+
+    Raises:
+        UsageError: the run could replace a whole one.
+    """
+    from lhkit.harness.running.stopping import Stopping, require_startable
+
+    records: Iterable[SampleRecord] = execution.records.values()
+    if execution.writer is not None:
+        folder = execution.writer.journal.folder
+        require_startable(folder, before, resumption)
+        if not execution.keep_records and resumption.kept:
+            records = stored_records(folder, plan.hashes)
+    stopping = execution.stopping = Stopping(rule, plan)
+    for record in records:
+        if record.sample_id in resumption.kept_samples:
+            stopping.record(record.sample_id, record.score.verdict)
+    return stopping
 
 
 TICK_S = 1.0
@@ -498,6 +543,7 @@ class Execution:
     max_unreachable: int
     sleep: Callable[[float], Awaitable[None]]
     wall: WallClock
+    stopping: "Stopping | None" = None
     unreachable: int = 0
     warmed_up: int = 0
     records: dict[SampleId, SampleRecord] = field(default_factory=dict)
@@ -592,14 +638,14 @@ class Execution:
         )
 
     async def _store(self, sample: PlannedSample, record: SampleRecord | EncodedRecord) -> None:
-        if isinstance(record, EncodedRecord):
-            self.verdicts[record.verdict] += 1
-        else:
-            self.verdicts[record.score.verdict] += 1
-            if self.keep_records:
-                self.records[sample.sample_id] = record
+        verdict = record.verdict if isinstance(record, EncodedRecord) else record.score.verdict
+        self.verdicts[verdict] += 1
+        if not isinstance(record, EncodedRecord) and self.keep_records:
+            self.records[sample.sample_id] = record
         if self.writer is not None:
             await self.writer.write(record.line if isinstance(record, EncodedRecord) else record)
+        if self.stopping is not None:  # on what is on disk
+            self.stopping.record(sample.sample_id, verdict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -78,7 +78,7 @@ class ScenarioFilter(BaseModel):
         locale: languages.
         failed: a run folder: the scenarios with a failed sample there.
         sample: so many of the remaining ones, drawn at random.
-        seed: of the random draw.
+        seed: of the random draw, and of the random order of a run that stops when it is decided.
         limit: the first ones of the remaining, at most so many.
     """
 
@@ -123,8 +123,9 @@ class ScenarioFilter(BaseModel):
         self._require_known(items)
         taken = [item for item in items if self._takes(item, failed)]
         if self.sample is not None:
-            drawn = {item.id for item in sorted(taken, key=self._draw)[: self.sample]}
-            taken = [item for item in taken if item.id in drawn]
+            drawn = sorted(taken, key=lambda item: random_key(self.seed, item.id))[: self.sample]
+            ids = {item.id for item in drawn}
+            taken = [item for item in taken if item.id in ids]
         taken = taken[: self.limit]
         if items and not taken:
             raise UsageError(
@@ -140,10 +141,6 @@ class ScenarioFilter(BaseModel):
                 return False
         return failed is None or item.id in failed
 
-    def _draw(self, item: Described) -> str:
-        """Return a sort key at random, which stays the same when scenarios are added."""
-        return hashlib.sha256(f"{self.seed} {item.id}".encode()).hexdigest()
-
     def _require_known(self, items: Iterable[Described]) -> None:
         described = [_described(item) for item in items]
         for name in ("only", "tag", "ac", "locale"):
@@ -154,6 +151,11 @@ class ScenarioFilter(BaseModel):
                     listed = ", ".join(near or known[:_SHOWN_NEAR]) or "none"
                     what = "no scenario" if name == "only" else f"no scenario's {name}"
                     raise UsageError(f"--{name} {value} fits {what}. Nearest: {listed}.")
+
+
+def random_key(seed: int, scenario: str) -> str:
+    """Return a sort key at random, which stays the same when scenarios are added."""
+    return hashlib.sha256(f"{seed} {scenario}".encode()).hexdigest()
 
 
 def _described(item: Described) -> Mapping[str, Sequence[str]]:
@@ -168,11 +170,39 @@ def _fits(name: str, known: str, value: str) -> bool:
     return known.casefold() == value.casefold() if name == "ac" else known == value
 
 
+class StoppedRun(BaseModel):
+    """Why a run has not all of its scenarios: it stops when a comparison is decided.
+
+    Attributes:
+        seed: of the random order of the scenarios.
+        baseline: the name of the run that it is compared with.
+        margin: the points of the margin; None if only a difference is tested.
+        planned: the scenarios of the whole run.
+        looked: the scenarios that the decision is about, in the random order.
+        decision: 1 (better, or no worse than the margin), -1 (worse); 0 if the run was interrupted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    seed: Annotated[int, Field(ge=0)]
+    baseline: str = ""
+    margin: Annotated[float, Field(ge=0, le=100)] | None = None
+    planned: Annotated[int, Field(ge=0)] = 0
+    looked: Annotated[int, Field(ge=0)] = 0
+    decision: Annotated[int, Field(ge=-1, le=1)] = 0
+
+
 class ScenarioSelection(BaseModel):
-    """What a filter took: `taken` of `total` scenarios. Stored in the manifest of a partial run."""
+    """What a run has: `taken` of `total` scenarios. Stored in the manifest of a partial run."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     taken: Annotated[int, Field(ge=0)]
     total: Annotated[int, Field(ge=0)]
     filter: ScenarioFilter = ScenarioFilter()
+    stopped: StoppedRun | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The filter, and whether the run stopped, as words of a command line."""
+        return (*self.filter.words, *(["--stop-when-decided"] if self.stopped else []))

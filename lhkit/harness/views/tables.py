@@ -170,7 +170,7 @@ def selection_line(selection: ScenarioSelection | None, catalog: Catalog) -> str
     if selection is None:
         return ""
     taken, total = selection.taken, selection.total
-    words = shlex.join(selection.filter.words)
+    words = shlex.join(selection.words)
     return catalog.text("table.selection", taken=taken, total=total, left=total - taken, by=words)
 
 
@@ -701,8 +701,11 @@ def _comparison_rows(comparison: Comparison, catalog: Catalog) -> Iterator[tuple
     yield _row(text("compare.pass_rate"), a, b, difference)
     flips = f"-{len(comparison.regressions)} · +{len(comparison.improvements)}"
     yield _row(text("compare.flips"), "", "", flips)
-    test = f"p {p_value(comparison.p_value)}, mid-p {p_value(comparison.mid_p)}"
-    yield _row(text("compare.mcnemar"), "", "", test)
+    p = f"p {p_value(comparison.p_value)}"
+    if comparison.sequential is None:
+        yield _row(text("compare.mcnemar"), "", "", f"{p}, mid-p {p_value(comparison.mid_p)}")
+    else:
+        yield _row(text("compare.always_valid"), "", "", p)
     for votes in comparison.people:
         label = _code(text("compare.votes", person=votes.person, count=votes.votes))
         preference = difference_text(votes.difference, votes.interval)
@@ -748,6 +751,9 @@ def part_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
         if selection is not None:
             part = selection_line(selection, catalog)
             yield catalog.text("compare.part", name=name, part=part)
+            if selection.stopped is not None:
+                key = "stopped" if selection.stopped.decision else "interrupted"
+                yield catalog.text(f"compare.{key}", name=name)
     shared = len({pair.sample_id.scenario for pair in comparison.pairs})
     yield catalog.text("compare.shared", count=shared)
     if any(selection.filter.failed for selection in selections if selection is not None):
@@ -780,6 +786,7 @@ def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
     """Return the outcome of a comparison in a sentence; if undecided, with what would decide."""
     if comparison.is_powerless:
         return _powerless_sentence(comparison, catalog)
+    sequential = comparison.sequential
     outcome = catalog.text(
         f"compare.{comparison.outcome}",
         a=comparison.name_a,
@@ -789,13 +796,20 @@ def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
         p=p_value(comparison.p_value),
         margin=f"{comparison.margin or 0:g}",
     )
+    if sequential is not None:
+        key = "compare.decided" if sequential.direction else "compare.undecided"
+        looked = catalog.text(key, looked=sequential.looked, planned=comparison.planned)
+        outcome = f"{outcome} {looked}"
     if comparison.outcome != "cannot_tell":
         return outcome
     needed, repeats = comparison.needed_scenarios, comparison.repeats
     if needed is None:
         return f"{outcome} {catalog.text('compare.needed_none')}"
     key, count = f"compare.needed{'_repeats' * (repeats > 1)}", f"{needed:,}"
-    return f"{outcome} {catalog.text(key, count=count, repeats=repeats)}"
+    text = catalog.text(key, count=count, repeats=repeats)
+    if sequential is not None:
+        text = f"{text} {catalog.text('compare.needed_more')}"
+    return f"{outcome} {text}"
 
 
 def _powerless_sentence(comparison: Comparison, catalog: Catalog) -> str:
