@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -50,8 +49,8 @@ class ToolRule(_Part):
     """Whether a tool may run without a question, and the evidence for it.
 
     Attributes:
-        rule: `ask`; `run`; or `run_above` for calls whose weakest token has at least the
-            log-probability `above`.
+        rule: `ask`; `run`; or `run_above` for calls whose weakest token has a log-probability above
+            `above`.
         above: that log-probability, at most 0; None unless the rule is `run_above`.
         proposed: the calls that were proposed.
         wrong: those of them that were wrong.
@@ -78,7 +77,7 @@ class ToolRule(_Part):
         """Return whether a call with this weakest log-probability may run without a question."""
         if self.above is None:
             return self.rule == "run"
-        return logprob is not None and isfinite(logprob) and self.above <= logprob <= 0
+        return logprob is not None and self.above < logprob <= 0
 
 
 class Measured(_Part):

@@ -257,7 +257,7 @@ def test_chats_count_with_their_reviews(
     assert code == 4
     assert "│ log  │    13 │     2 │" in shown  # 10 in runs; a right, a disputed and a rejected one
     assert "runs, chats," in shown
-    assert "Not counted, because their result is not known: 2 cards" in shown
+    assert "Not counted, because it is not known whether the write was wanted: 2 cards" in shown
     assert "A person took 0.500 s (median of 5 cards); 100 % of the approvals" in shown
     _, shown, _ = run("approvals", path, "--chats", chats, "--trust-approvals")
     assert "│ log  │    15 │     2 │" in shown

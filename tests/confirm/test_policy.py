@@ -176,7 +176,7 @@ RULES = {
     "other schema": (policy(), request(parameters={**SCHEMA, "title": "x"}), False),
     "schema that is not JSON": (policy(), request(parameters={"type": {1}}), False),
     "above": (ABOVE, request(logprob=-0.01), True),
-    "at the threshold": (ABOVE, request(logprob=-0.05), True),
+    "at the threshold": (ABOVE, request(logprob=-0.05), False),
     "certain": (ABOVE, request(logprob=0.0), True),
     "below": (ABOVE, request(logprob=-0.06), False),
     "no log-probability": (ABOVE, request(), False),
@@ -266,7 +266,7 @@ async def test_gate_passes_questions_in_mid_call_on_to_the_person() -> None:
 
 LINES = {
     "runs": (policy(), measured(), "risk of at most 2%: log"),
-    "threshold": (ABOVE, measured(), "log (log-probability -0.05 or higher)"),
+    "threshold": (ABOVE, measured(), "log (log-probability above -0.05)"),
     "nothing": (policy(log=rule("ask")), measured(), "no tool runs without asking"),
     "unknown": (policy(), None, "does not apply"),
     "model": (policy(), measured(model="gemma sha256:x"), "another: model. Measure again"),

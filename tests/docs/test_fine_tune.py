@@ -39,7 +39,8 @@ def commands() -> list[list[str]]:
         for line in block.text.replace("\\\n", "").splitlines()
     ]
     found = [shlex.split(line) for line in lines if not line.startswith(("#", "python -m venv"))]
-    return [[word for word in words if "=" not in word or word.startswith("-")] for words in found]
+    steps = [words for words in found if words[1] not in {"accept", "rescore"}]  # by hand
+    return [[word for word in words if "=" not in word or word.startswith("-")] for words in steps]
 
 
 def test_page_has_four_steps() -> None:

@@ -568,14 +568,20 @@ def _verdicts(record: SampleRecord) -> Mapping[tuple[int, int], bool | None]:
     return verdicts
 
 
-def _is_wrong(record: SampleRecord, score: TurnScore, t: int, c: int) -> bool:
-    """Return whether a proposed write fits no expected call, and the scenario does not allow it."""
+def _is_wrong(record: SampleRecord, score: TurnScore, t: int, c: int) -> bool | None:
+    """Return whether a proposed write fits no expected call, and the scenario does not allow it.
+
+    None for one that was expected and that the scenario's user rejects: the model did as asked, but
+    it would have been wrong to run it.
+    """
     row = next((row for row in score.calls if row.actual == c), None)
     if row is None:
         return True
-    if row.expected is not None:
-        return not row.is_exact
     call = record.trajectory.turns[t].calls[c]
+    if row.expected is not None:
+        if row.is_exact and call.gate is GateOutcome.REJECTED:
+            return None
+        return not row.is_exact
     detail = f"{call.tool} {shown(call.raw_args)}"
     return not row.ok or any(
         v.code in _WRONG_CODES and v.turn == t and v.detail == detail

@@ -89,7 +89,7 @@ def counts(run: Run | Iterable[SampleRecord]) -> dict[str, tuple[int, int]]:
                 "{calls: [{tool: add_note, args: {text: milk}, result: cancelled}]}", "{}", "reject"
             ),
             [MILK],
-            {"add_note": (1, 0)},
+            {},
             id="rejected, but what was asked for",
         ),
         pytest.param(
