@@ -217,14 +217,14 @@ def _reason(error: Exception, *, is_line: bool = False) -> str:
 def _values_in_sequence(file: Path, text: str) -> list[_Entry]:
     """Return the values of a list, or that follow each other, each over any number of lines.
 
-    After a value that cannot be read, the next one begins as the first does: a row is not lost
-    because another is broken or cut off.
+    A value that cannot be read ends with its brackets, or where the next one begins as the first
+    does: a row is not lost because another is broken or cut off.
     """
     first = _FIRST_VALUE.match(text)
     if first is None:
         return []
     tokens = _TOKEN.findall(first["value"])
-    following = re.compile(r"\s*".join(map(re.escape, tokens)))
+    following = re.compile(r"[,\n]\s*(?=" + r"\s*".join(map(re.escape, tokens)) + ")")
     entries: list[_Entry] = []
     end = first.start("value")
     while rest := _NEXT_VALUE.match(text, end):
@@ -235,14 +235,29 @@ def _values_in_sequence(file: Path, text: str) -> list[_Entry]:
         where = f"{file.name}[{number}]" if first["list"] else f"{file.name}:{number}"
         try:
             value, end = json.JSONDecoder().raw_decode(text, at)
-        except (ValueError, RecursionError):
-            after = following.search(text, at + 1)
-            end = after.start() if after else len(text)
+        except (ValueError, RecursionError) as error:
+            # the brackets of what is only too deep or too large are right
+            is_broken = isinstance(error, json.JSONDecodeError)
+            closed = None if is_broken else _end_of_brackets(text, at)
+            after = following.search(text, at + 1) if closed is None else None
+            end = closed or (after.start() if after else len(text))
             entries.append(_decode(text[at:end], where))
         else:
             entries.append(_Entry(where=where, value=value))
     return entries
 
+
+def _end_of_brackets(text: str, at: int) -> int | None:
+    """Return where the brackets of a value are closed; None if they are not."""
+    depth = 0
+    for match in _BRACKET.finditer(text, at):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.end()
+    return None
+
+
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 _FIRST_VALUE = re.compile(r'\s*(?P<list>\[)?\s*(?P<value>(?:\[\s*)?\{\s*"[^"\\]*"\s*:)')
 _TOKEN = re.compile(r'"[^"]*"|[^\s"]')
