@@ -1,7 +1,7 @@
 """How a message names a setting of the model: where it is typed.
 
-Messages are written once, with the options of the command line. `lhkit.connect` and pytest pass
-them on with the names that their caller can give.
+Messages are written once, with the options of the command line. `lhkit.connect`, pytest and
+`lhkit matrix` pass them on with the names that their caller can give.
 """
 
 import re
@@ -15,8 +15,8 @@ Spelling: TypeAlias = Callable[[str], str]
 """Returns a message with its settings named otherwise."""
 
 _SETTING = re.compile(
-    r"(?<![\w-])--(?P<name>model|base-url|dialect|chat-template|constrain)(?![\w-])"
-    r"(?: (?P<value>openai|json|pythonic|functiongemma|gemma4|off|auto|required)\b)?"
+    r"(?<![\w-])--(?P<name>model|base-url|dialect|chat-template|constrain)(?![A-Za-z0-9_-])"
+    r"(?: (?P<value>openai|json|pythonic|functiongemma|gemma4|off|auto|required)(?![A-Za-z0-9_]))?"
 )
 _KEYWORDS = {"constrain": "constraint"}
 
@@ -29,6 +29,16 @@ def in_python(text: str) -> str:
         return f'{name}="{match["value"]}"' if match["value"] else f"{name}="
 
     return _SETTING.sub(keyword, text).replace("LHKIT_API_KEY", "api_key=")
+
+
+def in_suite(text: str) -> str:
+    """Return a message with the keys of a suite's file: `dialect = "openai"` or `model`."""
+
+    def key(match: re.Match[str]) -> str:
+        name = _KEYWORDS.get(match["name"], match["name"].replace("-", "_"))
+        return f'`{name} = "{match["value"]}"`' if match["value"] else f"`{name}`"
+
+    return _SETTING.sub(key, text)
 
 
 def in_pytest(text: str) -> str:

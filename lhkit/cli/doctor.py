@@ -13,7 +13,14 @@ from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import printable
 from lhkit.cli.frame.command import Options, command
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.options import BaseUrl, ChatTemplateFile, Dialect, Model
+from lhkit.cli.frame.options import (
+    BaseUrl,
+    ChatTemplateFile,
+    Dialect,
+    Model,
+    RuntimeOption,
+    apply_server_options,
+)
 from lhkit.conversation.messages import UserMessage
 from lhkit.conversation.responses import Finished, ModelIdentity, Sampling
 from lhkit.models.base import ChatModel, ModelRequest
@@ -50,6 +57,7 @@ class DoctorOptions(Options):
     model: Model = None
     dialect: Dialect = None
     chat_template: ChatTemplateFile = None
+    runtime: RuntimeOption = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +73,11 @@ async def examine(options: DoctorOptions, settings: Settings) -> int:
     """Print all checks; return `INFRASTRUCTURE` if one failed.
 
     Raises:
-        UsageError: the dialect, embedded model or address is invalid.
+        UsageError: the dialect, embedded model or address is invalid, or a runtime is given with
+            an address.
     """
     base_url = options.base_url or settings.base_url
+    settings = apply_server_options(settings, options.runtime, None, base_url)
     app.require_choice(
         app.ModelChoice(name=options.model, base_url=base_url, dialect=options.dialect)
     )
@@ -86,6 +96,9 @@ async def _checks(
     options: DoctorOptions, settings: Settings, catalog: Catalog
 ) -> AsyncIterator[Check]:
     yield Check(is_ok=True, text=f"lhkit {__version__}")
+    if options.base_url is None and _has_only_llama_cpp(settings):
+        settings = settings.model_copy(update={"runtime": LLAMA_CPP})
+        yield Check(is_ok=True, text=catalog.text("doctor.only_llama_cpp"))
     endpoint = await _find_endpoint(options, settings)
     if options.base_url is None:
         for check in _installation_checks(options, settings, catalog):
@@ -132,6 +145,16 @@ async def _find_endpoint(options: DoctorOptions, settings: Settings) -> Endpoint
         dialect=options.dialect,
         chat_template=options.chat_template,
     )
+
+
+def _has_only_llama_cpp(settings: Settings) -> bool:
+    """Return whether no runtime is chosen, and only llama.cpp is installed."""
+    installed = {
+        runtime: installed_version(*next(iter(packages.values()))) is not None
+        for runtime, packages in _PACKAGES.items()
+    }
+    is_chosen = "runtime" in settings.model_fields_set
+    return not is_chosen and installed[LLAMA_CPP] and not installed[VLLM]
 
 
 def _installation_checks(

@@ -14,6 +14,7 @@ from rich.console import Console
 from lhkit import app, embedded, scale
 from lhkit.base.errors import ModelError, UsageError
 from lhkit.base.locales import Catalog, load_catalog
+from lhkit.base.spelling import in_suite, spelled
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.eval.ray_options import RayOptions
 from lhkit.cli.frame.command import command
@@ -103,7 +104,8 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     require_percent(suite.fail_under, "fail_under")
     catalog, console = load_catalog(settings.locale), wide_console(_WIDTH)
     matrix = _Matrix(evaluations, console, catalog)
-    runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
+    with spelled(lambda text: in_suite(catalog.translate(text))):  # an option has another name here
+        runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
     for name, run in runs:
         lines = dialect_lines(*dialect_use(run.records), catalog)

@@ -37,6 +37,7 @@ from lhkit.mcp.transport import (
     INVALID_HTTP_RESPONSES,
     ServerProcess,
     Streams,
+    connection_failure,
     cut,
     http_hint,
     http_status,
@@ -335,6 +336,8 @@ class McpConnection:
             where = ".".join(map(str, issue["loc"]))
             text = f"its response is not valid MCP: {where}: {issue['msg']}"
             return cut(self._mask.message(text), _MAX_SHOWN_ERROR)
+        if own := connection_failure(error):
+            return own
         text = str(error).partition(" [type=")[0]  # pydantic's details are cut in the middle
         text = cut(" ".join(self._mask.message(text).split()), _MAX_SHOWN_ERROR)
         if isinstance(error, MCPError) and (status := http_status(error)):

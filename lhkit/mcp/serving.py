@@ -318,6 +318,12 @@ def _decision(
         why = content.get(_WHY)
         return Reject(why.strip() if isinstance(why, str) else "")
     fields = _fields(shown)
+    names = {_QUESTION, _WHY, *(f"{_ARGUMENT}{field.name}" for field in fields)}
+    if unknown := sorted(content.keys() - names):  # an edit, for whoever sent it
+        text = catalog.text(
+            "mcp.not_asked", names=", ".join(unknown), known=", ".join(sorted(names))
+        )
+        return replace(shown, error=text)
     sent = {field.name: content.get(f"{_ARGUMENT}{field.name}") for field in fields}
     typed = {
         field.name: _typed(field, sent[field.name])

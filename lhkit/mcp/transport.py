@@ -10,8 +10,10 @@ import json
 import os
 import secrets
 import signal
+import socket
+import ssl
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import IO, Any, TypeAlias
 
@@ -22,6 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CONNECTION_CLOSED,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -451,6 +454,41 @@ def http_hint(status: int) -> str:
     return _HTTP_HINTS.get(status, _HTTP_FAILED if status >= _SERVER_FAILED else "")
 
 
+def connection_failure(error: BaseException) -> str:
+    """Return lhkit's words for an error of the HTTP library or the SDK; empty for other errors."""
+    if isinstance(error, MCPError):
+        is_closed = error.code == CONNECTION_CLOSED and error.message == "Connection closed"
+        return "it closed the connection" if is_closed else ""
+    if isinstance(error, _MessageTooLongError):
+        return str(error)
+    if isinstance(error, httpx2.TimeoutException):
+        return "it did not answer in time"
+    if isinstance(error, httpx2.ConnectError):
+        causes = list(_causes(error))
+        if any(isinstance(cause, socket.gaierror) for cause in causes):
+            return "no computer of that name is known: check the address"
+        if tls := next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None):
+            reason = (getattr(tls, "reason", None) or type(tls).__name__).lower().replace("_", " ")
+            return (
+                f"no secure connection could be made ({reason}): check the address, and http or "
+                "https"
+            )
+        return "nothing answers there: check the address, and that the server runs"
+    if isinstance(error, httpx2.TransportError):
+        return f"the connection broke off ({type(error).__name__})"
+    return ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+class _MessageTooLongError(httpx2.ReadError):
+    """The server sent more than `MAX_MESSAGE_BYTES` in one message."""
+
+
 class _BoundedStream(httpx2.AsyncByteStream):
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -460,7 +498,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             size += len(chunk)
             if size > MAX_MESSAGE_BYTES:
-                raise httpx2.ReadError(f"more than {MAX_MESSAGE_BYTES // 2**20} MiB in one message")
+                megabytes = MAX_MESSAGE_BYTES // 2**20
+                raise _MessageTooLongError(f"it sent more than {megabytes} MiB in one message")
             yield chunk
 
     async def aclose(self) -> None:

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from lhkit import embedded
+from lhkit.base.errors import UsageError
+from lhkit.cli import doctor
 from lhkit.cli.doctor import DoctorOptions, examine
 from lhkit.cli.frame.exit_codes import ExitCode
+from lhkit.models.runtimes import Runtime
 from lhkit.models.weights import weights
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
@@ -116,6 +119,57 @@ async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
     assert "xllamacpp" in output
     assert "gemma-Q4_K_M.gguf" in output
     assert not any(name in output for name in ("vllm ", "torch", "transformers", "float"))
+
+
+@pytest.mark.parametrize(
+    ("installed", "environment", "runtime", "checked", "is_advised"),
+    [
+        ({"xllamacpp", "gguf"}, {}, None, "llama.cpp", True),
+        ({"xllamacpp", "gguf"}, {}, "llama.cpp", "llama.cpp", False),
+        ({"xllamacpp", "gguf"}, {}, "vllm", "vllm", False),
+        ({"xllamacpp", "gguf"}, {"LHKIT_RUNTIME": "vllm"}, None, "vllm", False),
+        ({"xllamacpp"}, {}, None, "llama.cpp", True),
+        ({"vllm", "torch", "xllamacpp"}, {}, None, "vllm", False),
+        ({"vllm", "torch", "xllamacpp"}, {"LHKIT_RUNTIME": "llama.cpp"}, None, "llama.cpp", False),
+        ({"vllm", "torch", "xllamacpp"}, {}, "llama.cpp", "llama.cpp", False),
+        ({"torch", "transformers"}, {}, None, "vllm", False),
+        (set(), {}, None, "vllm", False),
+    ],
+)
+async def test_doctor_checks_the_runtime_that_is_installed(
+    installed: set[str],
+    environment: dict[str, str],
+    runtime: Runtime | None,
+    checked: str,
+    *,
+    is_advised: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = dict.fromkeys(installed, "1.2.3")
+    monkeypatch.setattr(
+        doctor,
+        "installed_version",
+        lambda *names: next(filter(None, map(versions.get, names)), None),
+    )
+    monkeypatch.delenv("LHKIT_RUNTIME", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    for locale, advice in (("en", "give --runtime llama.cpp"), ("ko", "--runtime llama.cpp를")):
+        settings = Settings(locale=locale, cache_dir=tmp_path, base_url=None)
+        await examine(DoctorOptions(runtime=runtime), settings)
+        output = capsys.readouterr().out
+        assert ("torch" in output) == (checked == "vllm")
+        assert ("gguf" in output) == (checked == "llama.cpp")
+        assert (advice in output) == is_advised
+        assert not is_advised or "✗ vllm" not in output
+
+
+async def test_doctor_runtime_does_not_go_with_an_address(tmp_path: Path) -> None:
+    options = DoctorOptions(runtime="llama.cpp", base_url="http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="--runtime is for a model that lhkit serves itself"):
+        await examine(options, Settings(locale="en", cache_dir=tmp_path))
 
 
 async def test_doctor_reports_missing_adapter(

@@ -1,6 +1,7 @@
 """`lhkit init`, and the `lhkit.toml` of a folder."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -83,6 +84,25 @@ async def test_init_keeps_files_that_a_folder_may_have(
 def test_init_readme_has_ten_lines(project: Path) -> None:
     assert len((project / "README.md").read_text(encoding="utf-8").splitlines()) <= 10
     assert (project / ".gitignore").read_text(encoding="utf-8") == "runs/\n"
+
+
+@pytest.mark.anyio
+async def test_init_writes_the_pages_for_people_in_the_language_of_the_user(tmp_path: Path) -> None:
+    for locale in ("en", "ko"):
+        await init_project(InitOptions(folder=tmp_path / locale), Settings(locale=locale))
+    hangul, code = re.compile("[가-힣]"), re.compile(r"^(?:lhkit|pytest)[^#\n]*|`[^`\n]+`", re.M)
+    for name in ("README.md", "AGENTS.md"):
+        english, korean = (
+            (tmp_path / each / name).read_text(encoding="utf-8") for each in ("en", "ko")
+        )
+        assert not hangul.search(english)
+        assert hangul.search(korean.splitlines()[0])
+        assert sorted(code.findall(english)) == sorted(code.findall(korean))
+        assert english.count("\n- ") == korean.count("\n- ")
+    same = FILES.keys() - {"AGENTS.md"}
+    assert all(
+        (tmp_path / "en" / n).read_bytes() == (tmp_path / "ko" / n).read_bytes() for n in same
+    )
 
 
 def names_in(folder: Path) -> list[str]:

@@ -361,3 +361,12 @@ async def test_matrix_takes_dialect_of_each_family_and_warns_of_another(
         assert (
             f"{name}: Warning: none of 2 model messages contains a tool call. {name} is" in printed
         )
+
+
+@pytest.mark.parametrize("locale", ["en", "ko"])
+async def test_matrix_error_names_the_key_of_the_suite(bench: Bench, locale: str) -> None:
+    bench.settings = bench.settings.model_copy(update={"locale": locale})
+    with pytest.raises(ServerUnreachableError) as raised:
+        await bench.play("[arms]\nmodels = ['silent']", base_url="http://127.0.0.1:9", model="a")
+    assert "`base_url`" in str(raised.value)
+    assert ("nothing answers" in str(raised.value)) == (locale == "en")

@@ -9,12 +9,19 @@ import pytest
 
 import lhkit
 from lhkit.base.errors import UsageError
+from lhkit.base.locales import load_catalog
 from lhkit.base.project_file import find_project_file
 from lhkit.cli.chat.chat import ChatOptions
 from lhkit.cli.doctor import DoctorOptions
 from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.export import ExportOptions
-from lhkit.cli.frame.project import ProjectKeys, find_project, read_project, with_project
+from lhkit.cli.frame.project import (
+    ProjectKeys,
+    find_project,
+    language_lines,
+    read_project,
+    with_project,
+)
 from lhkit.cli.lint import LintOptions
 from lhkit.cli.prompt import PromptOptions
 from lhkit.cli.serve.serve_line import ServeOptions
@@ -382,6 +389,39 @@ def test_command_says_that_it_takes_the_shipped_scenarios(
     assert out.splitlines()[0].startswith("No PATHS and no lhkit.toml here")
     code, out, _ = run("eval", "--model", "gold", "--limit", "1", "--split", "dev")
     assert "lhkit.toml" not in out
+
+
+def test_eval_says_that_shipped_scenarios_are_in_another_language(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    gold = ("eval", "--model", "gold", "--limit", "2")
+    assert "2 of these 2 scenarios are in another language (ko); --locale en" in run(*gold)[1]
+    assert "another language" in run(*gold, "--split", "dev")[1]
+    for chosen in ("en", "ko"):  # the user's choice
+        assert "another language" not in run(*gold, "--locale", chosen)[1]
+
+
+@pytest.mark.parametrize(
+    ("locale", "locales", "text"),
+    [
+        (
+            "en",
+            ["ko", "en", "ko"],
+            "2 of these 3 scenarios are in another language (ko); --locale en",
+        ),
+        ("ko", ["ko", "en", "ko"], "3개 가운데 1개는 다른 언어(en)입니다. --locale ko"),
+        ("ko", ["ko", "ko"], None),
+        ("en", [], None),
+    ],
+)
+def test_language_lines_count_scenarios_of_other_languages(
+    locale: str, locales: list[str], text: str | None
+) -> None:
+    lines = list(language_lines(locales, load_catalog(locale)))
+    assert (text is None) == (lines == [])
+    assert text is None or text in lines[0]
 
 
 @pytest.mark.usefixtures("project")

@@ -44,7 +44,11 @@ async def served(*answers: Mapping[str, Any], locale: str = "en") -> tuple[Any, 
     async def elicit(message: str, schema: Any, _request_id: Any) -> ElicitResult:
         questions.append((message, schema))
         given = answers[len(questions) - 1] if len(questions) <= len(answers) else {"run": False}
-        content = {k if k == "run" else f"args.{k}": value for k, value in given.items()}
+        content = {
+            key if key == "run" or key.startswith("=") else f"args.{key}": value
+            for key, value in given.items()
+        }
+        content = {key.removeprefix("="): value for key, value in content.items()}
         return ElicitResult(action="accept", content=content)
 
     def write(args: Mapping[str, Any], _deps: Any) -> ToolOk:
@@ -158,3 +162,22 @@ async def test_serving_error_names_what_is_expected_and_no_library(
     assert message.endswith(f"\n{en if locale == 'en' else ko}")
     assert "pydantic" not in message
     assert schema == questions[0][1]
+
+
+@pytest.mark.parametrize("locale", ["en", "ko"])
+@pytest.mark.parametrize("name", ["plain", "args", "args.", "args.Plain", "quantity\u202e", "Run"])
+async def test_serving_asks_again_after_an_answer_for_no_field_of_the_question(
+    name: str, locale: str
+) -> None:
+    """Such an answer was an edit for its sender, so the unedited write must not run."""
+    ran, questions = await served({"run": True, f"={name}": 9}, locale=locale)
+    assert ran is None
+    (_, (message, schema)) = questions
+    start = "Not in the question: " if locale == "en" else "질문에 없는 항목: "
+    assert message.splitlines()[-1].startswith(start + name.replace("\u202e", ""))
+    assert schema == questions[0][1]
+
+
+async def test_serving_takes_an_answer_with_a_reason_beside_a_yes() -> None:
+    ran, _ = await served({"run": True, "=user_message": ""})
+    assert ran == ARGS

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import re
 import shlex
+import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -10,15 +13,19 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from lhkit.base.errors import McpServerError, MissingPackageError, UsageError
+from lhkit.base.locales.messages import translate
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAnswer
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, ScriptedGate
 from lhkit.conversation.messages import GateOutcome
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
+from lhkit.mcp.transport import connection_failure
 from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.notebook.panel.panel import ChatPanel
 from lhkit.toolset import (
@@ -241,12 +248,55 @@ def python(code: str) -> str:
         (python("import sys; sys.exit('no such ledger')"), START_S, "no such ledger"),
         (python("print('x' * 40_000_000, flush=True); input()"), 3, "did not start"),
         ("no-such-command-of-anybody --x", START_S, "No such file"),
-        ("http://127.0.0.1:9/mcp", 20, r"http://127\.0\.0\.1:9/mcp"),
+        ("http://127.0.0.1:9/mcp", 20, r"http://127\.0\.0\.1:9/mcp`.*: nothing answers there"),
+        (python("pass"), START_S, "it closed the connection"),
     ],
 )
 async def test_start_error_contains_the_reason(command: str, start_s: float, why: str) -> None:
     with pytest.raises(McpServerError, match=why):
         open_session(McpToolset(server=command, start_s=start_s), {}, "en")
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (httpx2.ConnectError("All connection attempts failed"), "nothing answers there: check"),
+        (
+            caused(httpx2.ConnectError("[Errno -2] Name"), socket.gaierror(-2, "Name or service")),
+            "no computer of that name is known: check the address",
+        ),
+        (
+            caused(
+                httpx2.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+                ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+            ),
+            "no secure connection could be made (",
+        ),
+        (httpx2.ConnectTimeout("timed out"), "it did not answer in time"),
+        (httpx2.ReadTimeout(""), "it did not answer in time"),
+        (
+            httpx2.RemoteProtocolError("Server disconnected without sending a response."),
+            "the connection broke off (RemoteProtocolError)",
+        ),
+        (httpx2.ReadError(""), "the connection broke off (ReadError)"),
+        (MCPError(-32000, "Connection closed"), "it closed the connection"),
+        (MCPError(-32000, "Connection closed by the moderator"), ""),
+        (ValueError("something"), ""),
+    ],
+)
+def test_connection_failure_has_its_own_words_in_both_languages(
+    error: Exception, text: str
+) -> None:
+    reason = connection_failure(error)
+    assert reason.startswith(text)
+    assert bool(reason) == bool(text)
+    korean = translate(reason, "ko")
+    assert not text or not re.search("[a-z]{2,} [a-z]{2,}", re.sub(r"\(.*?\)", "", korean))
 
 
 async def test_toolset_works_over_http(address: str, file: Path) -> None:

@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 import lhkit
-from lhkit.base.spelling import in_pytest, in_python
+from lhkit.base.spelling import in_pytest, in_python, in_suite
 from lhkit.models.client.transport import Clock, Endpoint
 from tests.models.fake_vllm import FakeVllm
 
@@ -80,3 +80,23 @@ async def test_spelling_names_settings_where_they_are_typed(
 ) -> None:
     assert in_python(text) == python
     assert in_pytest(text) == pytest_text
+
+
+@pytest.mark.parametrize(
+    ("text", "suite"),
+    [
+        ("Choose one with --dialect: json.", "Choose one with `dialect`: json."),
+        ("--dialect로 호출 형식을 고르세요: json", "`dialect`로 호출 형식을 고르세요: json"),
+        ("--dialect openai를 주세요", '`dialect = "openai"`를 주세요'),
+        (
+            "Give --constrain off, or correct --base-url.",
+            'Give `constraint = "off"`, or correct `base_url`.',
+        ),
+        (
+            "--dialects, --models-dir and a--model stay",
+            "--dialects, --models-dir and a--model stay",
+        ),
+    ],
+)
+def test_message_names_the_keys_of_a_suite(text: str, suite: str) -> None:
+    assert in_suite(text) == suite

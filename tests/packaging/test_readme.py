@@ -17,6 +17,7 @@ from tests.docs.pages import ROOT, blocks, files, missing, run, steps
 README = ROOT / "README.md"
 SHOP, PANEL, TOOLS = (block.text for block in blocks(README) if block.language == "python")
 EVAL = steps(README)[0]
+GATE = "lhkit eval shop.yaml --toolset shop.py:toolset --model gold --name accepted"
 
 
 async def play(code: str, names: dict[str, Any]) -> list[Any]:
@@ -55,6 +56,18 @@ def test_readme_scenario_is_right_for_its_tools(shop: Path) -> None:
     )
     assert "0 errors, 0 warnings" in lint.output
     assert missing(["passed … 1/1 100%"], gold.output) is None, gold.output
+
+
+@pytest.mark.slow
+def test_readme_gate_stops_at_a_regression(shop: Path) -> None:
+    every = [step.command for step in steps(README)]
+    gate = steps(README)[every.index(GATE) :][:3]
+    done = run([step.command for step in gate], shop, environment(shop))
+    assert missing(gate[1].shown, done[1].output) is None, done[1].output
+    assert done[2].output == f"{gate[2].shown[0]}\n"
+    assert [result.code for result in done] == [0, 1, 0]
+    commands = [line for line in every if line.startswith("lhkit eval")]
+    assert all("--toolset shop.py:toolset" in line for line in commands), "no lhkit.toml is there"
 
 
 @pytest.mark.model

@@ -26,7 +26,7 @@ from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
-from lhkit.cli.frame.project import shipped_lines
+from lhkit.cli.frame.project import language_lines, shipped_lines
 from lhkit.cli.frame.score_limits import parse_limits, require_known
 from lhkit.cli.frame.thresholds import (
     ThresholdResult,
@@ -86,6 +86,9 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     )
     if options.split is None:
         print_lines(shipped_lines(options.paths, options.toolset, catalog))
+    if not options.paths and not options.locale:
+        chosen = evaluation.prepared.chosen.scenarios
+        print_lines(language_lines([scenario.locale for scenario in chosen], catalog))
     print_lines(_ignored_lines(evaluation, catalog))
     if baseline is not None:
         planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}

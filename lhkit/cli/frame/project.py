@@ -3,7 +3,7 @@
 import os
 import sys
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -247,6 +247,15 @@ def shipped_lines(paths: Collection[Path], toolset: str, catalog: Catalog) -> It
     """Yield that the shipped scenarios are taken, if the user chose neither paths nor tools."""
     if not paths and toolset == DEFAULT_TOOLSET:
         yield catalog.text("project.shipped")
+
+
+def language_lines(locales: Sequence[str], catalog: Catalog) -> Iterator[str]:
+    """Yield how many shipped scenarios, by their locales, are not in the user's language."""
+    others = [locale for locale in locales if locale != catalog.locale]
+    if others:
+        names = ", ".join(sorted(set(others)))
+        values = {"count": len(others), "total": len(locales), "names": names}
+        yield catalog.text("project.other_language", **values, locale=catalog.locale)
 
 
 def _keys_of(options_type: type[BaseModel], given: Mapping[str, Any]) -> frozenset[str]:

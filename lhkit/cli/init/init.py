@@ -60,6 +60,7 @@ async def init_project(options: InitOptions, settings: Settings) -> int:
         UsageError: a file exists already.
         OSError: a file cannot be written.
     """
+    catalog, console = load_catalog(settings.locale), Console()
     existing = [name for name in FILES if (options.folder / name).exists()]
     if existing:
         raise UsageError(
@@ -70,8 +71,7 @@ async def init_project(options: InitOptions, settings: Settings) -> int:
     for name, source in written.items():
         target = options.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, source.read_bytes())
-    catalog, console = load_catalog(settings.locale), Console()
+        write_atomically(target, _in_locale(source, catalog.locale).read_bytes())
     print_lines((str(options.folder / name) for name in written), console)
     for name in kept:
         if name != "README.md":
@@ -79,6 +79,12 @@ async def init_project(options: InitOptions, settings: Settings) -> int:
             print_lines([catalog.text("init.kept", name=name, line=missing)], console)
     print_lines([catalog.text("init.next", folder=options.folder)], console)
     return ExitCode.OK
+
+
+def _in_locale(source: Path, locale: str) -> Path:
+    """Return the translation of a page for people, such as `README.ko.md`; else the page."""
+    translated = source.with_suffix(f".{locale}{source.suffix}")
+    return translated if translated.is_file() else source
 
 
 def _is_there(folder: Path, name: str) -> bool:
