@@ -1,6 +1,6 @@
 """Make a policy of approvals from one half of a run's scenarios, and measure it on the other half.
 
-Prints a table for budgets of 2, 5 and 10 %, in both directions: which tools may run unasked, how
+Prints a table for budgets of 2, 5, 10 and 50 %, in both directions: which tools may run unasked, how
 many cards of the other half that saves, and how many of those writes were wrong, with the two-sided
 95 % interval of their risk. With a folder, writes each policy into it for `lhkit eval --approvals`.
 
@@ -25,7 +25,7 @@ from lhkit.harness.figures.approvals import (
 from lhkit.harness.figures.risk_limits import lower_limit, upper_limit
 from lhkit.harness.records.record import SampleRecord
 
-RISKS = (0.02, 0.05, 0.1)
+RISKS = (0.02, 0.05, 0.1, 0.5)
 _TWO_SIDED = 0.975
 
 
