@@ -430,17 +430,19 @@ def _decide(
         for is_threshold, shares in candidates:
             if draft.is_tested and least_p_value(len(shares), risk) <= alpha:
                 tests[draft.tool, is_threshold] = shares
-    corrected = holm([risk_p_value(shares, risk) for shares in tests.values()])
-    p_values = dict(zip(tests, corrected, strict=True))
-    open_tests = sum(p > alpha for p in corrected)
+    raw = {test: risk_p_value(shares, risk) for test, shares in tests.items()}
+    p_values = dict(zip(raw, holm([*raw.values()]), strict=True))
     for draft in drafts:
-        yield _row(draft, p_values, open_tests, risk, confidence)
+        others = [p for test, p in raw.items() if test != (draft.tool, False)]
+        # with enough scenarios the tool is one more test, which others may then fail
+        open_tests = sum(p > alpha for p in holm([*others, 1.0]))
+        yield _row(draft, p_values, alpha / open_tests, risk, confidence)
 
 
 def _row(
     draft: _Draft,
     p_values: Mapping[tuple[str, bool], float],
-    open_tests: int,
+    level: float,
     risk: float,
     confidence: float,
 ) -> ToolRisk:
@@ -461,9 +463,7 @@ def _row(
         decision = ApprovalDecision.ASK
     further = None
     if decision is ApprovalDecision.CANNOT_TELL:
-        # with so many it becomes one of the open tests, at the level of the first of them
-        others = open_tests - ((draft.tool, False) in p_values)
-        further = further_scenarios(draft.shares, risk, alpha / (others + 1))
+        further = further_scenarios(draft.shares, risk, level)
     by_policy = [each for each in draft.proposals if each.is_policy]
     return ToolRisk(
         tool=draft.tool,
