@@ -136,6 +136,8 @@ def test_approvals_prints_the_table_and_returns_the_exit_codes(run: Lhkit, folde
     assert run("approvals", path, "--tool", "add", "--risk", "40%")[0] == 0
     code, _, error = run("approvals", path, "--tool", "lgo")
     assert (code, "'lgo'" in error) == (2, True)
+    code, _, error = run("approvals", path, "--confidence", "40%")
+    assert (code, "--confidence is invalid: '40%'. Give at least 50%" in error) == (2, True)
 
 
 @pytest.mark.usefixtures("settings")
@@ -258,6 +260,8 @@ def test_chats_count_with_their_reviews(
     assert "│ log  │    13 │     2 │" in shown  # 10 in runs; a right, a disputed and a rejected one
     assert "runs, chats," in shown
     assert "Not counted, because it is not known whether the write was wanted: 2 cards" in shown
+    some = "Cards: 15, 1.00 a turn; of the 13 with a known result 85 % needless (a right proposal)."
+    assert some in shown
     assert "A person took 0.500 s (median of 5 cards); 100 % of the approvals" in shown
     _, shown, _ = run("approvals", path, "--chats", chats, "--trust-approvals")
     assert "│ log  │    15 │     2 │" in shown

@@ -116,11 +116,13 @@ def _notes(approvals: Approvals, catalog: Catalog) -> Iterator[str]:
 def _cost_lines(cost: CardCost, catalog: Catalog) -> Iterator[str]:
     if cost.cards_a_turn is None:
         return
-    is_known = cost.needless.whole > 0
+    known = cost.needless.whole
+    key = "cards" if known == cost.cards else "cards_some"
     yield catalog.text(
-        "approvals.cards" if is_known else "approvals.cards_unknown",
+        f"approvals.{key}" if known else "approvals.cards_unknown",
         count=cost.cards,
         rate=f"{cost.cards_a_turn:.2f}",
+        known=known,
         needless=_whole_percent(cost.needless.rate),
     )
     if cost.median_s is not None:
