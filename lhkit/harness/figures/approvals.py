@@ -200,6 +200,7 @@ class ToolRisk:
         unknown: proposed writes whose result is not known, such as approvals in chats.
         by_policy: proposed writes that ran by a policy.
         wrong_by_policy: those of them that were wrong.
+        unknown_by_policy: those of them whose result is not known, such as in chats.
         threshold: the best threshold; None without log-probabilities.
     """
 
@@ -216,6 +217,7 @@ class ToolRisk:
     unknown: int = 0
     by_policy: int = 0
     wrong_by_policy: int = 0
+    unknown_by_policy: int = 0
     threshold: Threshold | None = None
 
     @property
@@ -479,6 +481,7 @@ def _row(
         unknown=len(draft.proposals) - len(known),
         by_policy=len(by_policy),
         wrong_by_policy=sum(each.is_wrong is True for each in by_policy),
+        unknown_by_policy=sum(each.is_wrong is None for each in by_policy),
         threshold=threshold,
     )
 
