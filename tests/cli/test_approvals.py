@@ -381,6 +381,12 @@ def test_table_says_what_it_does_not_know_of_writes_by_policy_in_chats(
     assert "t 1/1" in notes(3)
 
 
+def test_one_tool_may_be_given_by_its_name() -> None:
+    assert [row.tool for row in approvals(run_of(records_of("log", 9)), tools="log").tools] == [
+        "log"
+    ]
+
+
 def run_of(records: Sequence[SampleRecord]) -> Run:
     return Run(records=records, manifest=manifest("log"))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median_low
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import shown
@@ -374,15 +374,23 @@ def approvals_of(
     )
 
 
-def _require_levels(risk: float, confidence: float) -> None:
-    if not 0 < risk < 1:
+def _require_levels(risk: Any, confidence: Any) -> None:
+    if not (_is_number(risk) and 0 < risk < 1):
         raise UsageError(
-            f"risk is invalid: {risk:g}. Give a share above 0 and below 1, such as 0.02"
+            f"risk is invalid: {_given(risk)}. Give a share above 0 and below 1, such as 0.02"
         )
-    if not 0.5 <= confidence < 1:
+    if not (_is_number(confidence) and 0.5 <= confidence < 1):
         raise UsageError(
-            f"confidence is invalid: {confidence:g}. Give a share from 0.5 and below 1"
+            f"confidence is invalid: {_given(confidence)}. Give a share from 0.5 and below 1"
         )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _given(value: Any) -> str:
+    return f"{value:g}" if _is_number(value) else shown(value)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -233,7 +233,11 @@ def test_tools_without_proposals_and_those_that_always_ask_have_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"risk": 0}, {"risk": 1}, {"risk": 2}, {"confidence": 0.4}, {"confidence": 1}]
+    "options",
+    [
+        *({"risk": risk} for risk in (0, 1, 2, "2%", None, True)),
+        *({"confidence": confidence} for confidence in (0.4, 1, "95%", None)),
+    ],
 )
 def test_levels_out_of_range_are_refused(options: Any) -> None:
     with pytest.raises(UsageError, match="is invalid"):
