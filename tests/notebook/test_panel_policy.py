@@ -113,8 +113,8 @@ async def test_panel_consent_does_not_promise_a_click_for_what_runs_without(
         panel = make_panel(SCRIPT, toolset=TOOLS, opt_in=False, **options)
         asked = [item for item in panel.state.items if isinstance(item, OptInRequested)]
         said.append(" ".join(opt_in_sentences(asked, panel._screen.catalog)))
-    assert "'수행'을 눌러야만" in said[0]
-    assert "'수행'을 눌러야만" not in said[1]
+    assert "'실행'을 눌러야만" in said[0]
+    assert "'실행'을 눌러야만" not in said[1]
     assert "확인 없이 실행합니다" in said[1]
 
 
