@@ -87,7 +87,7 @@ async def show_approvals(options: ApprovalsOptions, settings: Settings) -> int:
         *runs,
         chats=options.chats,
         risk=parse_percent(options.risk, "--risk"),
-        confidence=parse_percent(options.confidence, "--confidence"),
+        confidence=_parse_confidence(options.confidence),
         trust_approvals=options.trust_approvals,
         tools=options.tool,
     )
@@ -129,6 +129,13 @@ def parse_percent(text: str, option: str) -> float:
     if match is None or not 0 < Decimal(match[1]) < 100:
         raise UsageError(f"{option} is invalid: {text!r}. Give a percentage such as 2% or 0.5%")
     return float(Decimal(match[1]) / 100)
+
+
+def _parse_confidence(text: str) -> float:
+    confidence = parse_percent(text, "--confidence")
+    if confidence < 0.5:
+        raise UsageError(f"--confidence is invalid: {text!r}. Give at least 50%, such as 95%")
+    return confidence
 
 
 def _as_json(table: Approvals) -> dict[str, Any]:

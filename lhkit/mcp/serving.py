@@ -6,8 +6,8 @@ client that answers for its user. An answer is valid once, within an hour, for a
 same tool, arguments and summary; any other leads to a new question, and so does an edit, which is
 shown before it runs.
 
-A policy of approvals may let writes run without a question. After a rejection or an edit it is
-suspended until the server ends.
+A policy of approvals may let writes run without a question. While a question is open it is
+suspended, and after any answer but a plain yes until the server ends.
 """
 
 import asyncio
@@ -107,8 +107,10 @@ class McpServing:
         self._session, self._catalog = session, catalog
         self._allow_writes = allow_writes
         self._policy, self._measured, self._report = policy, measured, report
-        self._is_suspended = False
+        self.is_suspended = False
         """The policy is: a server cannot tell the conversations of its client apart."""
+        self.asking = 0
+        """The questions for which the client's answer is awaited."""
         self._dispatcher = ToolDispatcher(
             session.registry, catalog=catalog, today=lambda: session.today
         )
@@ -162,18 +164,15 @@ class McpServing:
             deps=self._session.assistant.deps,
             asked=pending.request if pending is not None and is_same_tool else None,
         )
-        if gate.question is not None:
-            return gate.question
-        if policy_gate is not None and not gate.refusal:  # else nobody was asked
-            self._is_suspended = self._is_suspended or policy_gate.is_suspended
-        return _call_result(result, gate.refusal)
+        return gate.question or _call_result(result, gate.refusal)
 
     def _policy_gate(self, policy: ApprovalPolicy, gate: "_ClientGate") -> PolicyGate:
         def ran(request: ConfirmRequest) -> None:
             self._report(f"{request.tool}: {self._catalog.text('policy.ran')}")
 
         policy_gate = PolicyGate(policy, gate, self._measured, ran=ran)
-        policy_gate.is_suspended = self._is_suspended
+        # a question without an answer may yet be declined, or was dropped by the client
+        policy_gate.is_suspended = self.is_suspended or self.asking > 0 or bool(self._pending)
         return policy_gate
 
     async def ask(
@@ -356,10 +355,16 @@ class _ClientGate:
         self.refusal = ""
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
+        serving, is_suspended = self._serving, True  # also if the call is cancelled meanwhile
+        serving.asking += 1
         try:
-            answer = await self._serving.ask(request, self._context, self._params)
+            answer = await serving.ask(request, self._context, self._params)
+            is_suspended = isinstance(answer, Reject | Edit)
         except MCPError as error:  # despite its declared capability
             answer = f"the client could not ask: {error}"
+        finally:
+            serving.asking -= 1
+            serving.is_suspended = serving.is_suspended or is_suspended
         if isinstance(answer, Approve | Reject | Edit):
             return answer
         if isinstance(answer, InputRequiredResult):

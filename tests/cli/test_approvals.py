@@ -16,7 +16,13 @@ from lhkit.confirm.policy import ApprovalPolicy
 from lhkit.conversation.messages import GateOutcome
 from lhkit.harness.chats.approvals import policy_of
 from lhkit.harness.chats.reviews import CallPlace, Label, LabelKind, ReviewFile, turn_sha256
-from lhkit.harness.figures.approvals import ApprovalDecision
+from lhkit.harness.figures.approvals import (
+    ApprovalDecision,
+    Evidence,
+    Proposal,
+    Source,
+    approvals_of,
+)
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import (
     ArgumentScore,
@@ -136,6 +142,8 @@ def test_approvals_prints_the_table_and_returns_the_exit_codes(run: Lhkit, folde
     assert run("approvals", path, "--tool", "add", "--risk", "40%")[0] == 0
     code, _, error = run("approvals", path, "--tool", "lgo")
     assert (code, "'lgo'" in error) == (2, True)
+    code, _, error = run("approvals", path, "--confidence", "40%")
+    assert (code, "--confidence is invalid: '40%'. Give at least 50%" in error) == (2, True)
 
 
 @pytest.mark.usefixtures("settings")
@@ -258,6 +266,8 @@ def test_chats_count_with_their_reviews(
     assert "│ log  │    13 │     2 │" in shown  # 10 in runs; a right, a disputed and a rejected one
     assert "runs, chats," in shown
     assert "Not counted, because it is not known whether the write was wanted: 2 cards" in shown
+    some = "Cards: 15, 1.00 a turn; of the 13 with a known result 85 % needless (a right proposal)."
+    assert some in shown
     assert "A person took 0.500 s (median of 5 cards); 100 % of the approvals" in shown
     _, shown, _ = run("approvals", path, "--chats", chats, "--trust-approvals")
     assert "│ log  │    15 │     2 │" in shown
@@ -340,6 +350,41 @@ def test_threshold_has_a_column_where_calls_have_log_probabilities() -> None:
     assert all("wrong" in row[6].text for row in table.rows)
     korean = approvals_table(approvals(run_of(records)), KOREAN)
     assert korean.columns[6].text == "확실한 호출"
+
+
+@pytest.mark.parametrize(
+    ("catalog", "wanted"),
+    [
+        (ENGLISH, ["not known whether the write was wanted: 2 writes that ran without asking"]),
+        (KOREAN, ["원한 쓰기였는지 알 수 없어 세지 않은 것: 채팅에서 확인 없이 실행한 쓰기 2개"]),
+    ],
+    ids=["en", "ko"],
+)
+def test_table_says_what_it_does_not_know_of_writes_by_policy_in_chats(
+    catalog: Any, wanted: list[str]
+) -> None:
+    proposals = [
+        Proposal(tool="t", cluster=f"c{n}", is_wrong=is_wrong, is_policy=True, source=source)
+        for n, (is_wrong, source) in enumerate(
+            [(None, Source.CHATS), (None, Source.CHATS), (True, Source.REVIEWS)]
+        )
+    ]
+
+    def notes(count: int) -> str:
+        table = approvals_of(Evidence(proposals=tuple(proposals[:count])))
+        return "\n".join(approvals_table(table, catalog).notes)
+
+    assert all(text in notes(2) for text in wanted)
+    assert "2/2" not in notes(2)  # neither wrong nor right
+    assert "0/2" not in notes(2)
+    assert not [word for word in ("approv", "card", "승인", "카드") if word in notes(2).lower()]
+    assert "t 1/1" in notes(3)
+
+
+def test_one_tool_may_be_given_by_its_name() -> None:
+    assert [row.tool for row in approvals(run_of(records_of("log", 9)), tools="log").tools] == [
+        "log"
+    ]
 
 
 def run_of(records: Sequence[SampleRecord]) -> Run:

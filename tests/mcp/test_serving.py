@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from lhkit.confirm.gate import ScriptedGate
@@ -42,6 +45,12 @@ def write(text: str) -> dict:
         return ToolErr("r1_empty", "Write something.")
     FILE.write_text(text)
     return {{"written": text}}
+
+
+@notes.tool(destructive=True)
+def drop() -> dict:
+    """Delete all."""
+    return {{}}
 '''
 
 
@@ -93,6 +102,7 @@ async def test_serving_lists_schemas_and_hints(words: list[str]) -> None:
         assert {name: (h.read_only_hint, h.destructive_hint) for name, h in hints.items() if h} == {
             "read": (True, False),
             "write": (False, True),
+            "drop": (False, True),
         }
         assert listed["write"].input_schema["required"] == ["text"]
         read = await served.call_tool("read", {})
@@ -268,6 +278,49 @@ async def test_serving_runs_unasked_only_if_the_user_says_that_the_client_is_the
     async with client(words, *other, mode=mode, elicitation_callback=no) as served:
         await served.call_tool("write", {"text": "other"})
     assert (len(no.questions), written(file)) == (1, "rent")
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("ending", ["declined", "failed", "cancelled", "open"])
+async def test_serving_asks_about_all_while_and_after_a_question_without_a_yes(
+    words: list[str], file: Path, tmp_path: Path, mode: str, ending: str
+) -> None:
+    given = [*approvals(words, tmp_path), "--measured-client"]
+    is_asked, is_over, done = anyio.Event(), anyio.Event(), list[Any]()
+
+    class Slow(Asked):
+        async def __call__(self, context: Any, params: Any) -> ElicitResult:
+            is_asked.set()
+            if "drop" in params.message and ending == "failed":
+                raise MCPError(-32000, "the person does not answer")
+            if "drop" in params.message and ending != "declined":
+                await is_over.wait()
+            return await super().__call__(context, params)
+
+    person = Slow("decline")
+    async with client(words, *given, mode=mode, elicitation_callback=person) as served:
+
+        async def drop() -> None:
+            with suppress(Exception):  # of the failing client
+                await served.call_tool("drop", {})
+
+        async def write() -> None:
+            done.append(await served.call_tool("write", {"text": "rent"}))
+
+        async with anyio.create_task_group() as others:
+            others.start_soon(drop)
+            await is_asked.wait()
+            if ending == "open":
+                others.start_soon(write)
+                await served.call_tool("read", {})  # so that the write has begun
+                is_over.set()
+            if ending == "cancelled":
+                others.cancel_scope.cancel()
+        if ending != "open":
+            await write()
+    assert text_of(done[0]).startswith("cancelled: ")
+    assert any("write" in question for question in person.questions)
+    assert written(file) == ""
 
 
 def test_serving_says_at_the_start_why_a_policy_does_not_apply(

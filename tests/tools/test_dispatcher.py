@@ -233,6 +233,10 @@ async def test_dispatch_counts_waiting_for_the_user_separately() -> None:
     trace = seen[0]
     assert (trace.validation_s, trace.waiting_s, trace.handler_s) == (1.0, 1.0, 1.0)
     assert trace.args == ARGS
+    policy = ScriptedGate([Approve(how=POLICY)])  # waits for nobody
+    await clocked.dispatch("add_habit", ARGS, confirm=policy, observe=seen.append)
+    trace = seen[1]
+    assert (trace.validation_s, trace.waiting_s, trace.handler_s) == (2.0, 0.0, 1.0)
 
 
 def mutate(value: Any) -> None:

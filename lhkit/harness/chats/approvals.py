@@ -85,7 +85,7 @@ def approvals(
     table = approvals_of(
         evidence,
         tools=WriteTools.of(run.manifest for run in given),
-        only=tools,
+        only=[tools] if isinstance(tools, str) else tools,
         risk=risk,
         confidence=confidence,
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median_low
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import shown
@@ -200,6 +200,7 @@ class ToolRisk:
         unknown: proposed writes whose result is not known, such as approvals in chats.
         by_policy: proposed writes that ran by a policy.
         wrong_by_policy: those of them that were wrong.
+        unknown_by_policy: those of them whose result is not known, such as in chats.
         threshold: the best threshold; None without log-probabilities.
     """
 
@@ -216,6 +217,7 @@ class ToolRisk:
     unknown: int = 0
     by_policy: int = 0
     wrong_by_policy: int = 0
+    unknown_by_policy: int = 0
     threshold: Threshold | None = None
 
     @property
@@ -372,15 +374,23 @@ def approvals_of(
     )
 
 
-def _require_levels(risk: float, confidence: float) -> None:
-    if not 0 < risk < 1:
+def _require_levels(risk: Any, confidence: Any) -> None:
+    if not (_is_number(risk) and 0 < risk < 1):
         raise UsageError(
-            f"risk is invalid: {risk:g}. Give a share above 0 and below 1, such as 0.02"
+            f"risk is invalid: {_given(risk)}. Give a share above 0 and below 1, such as 0.02"
         )
-    if not 0.5 <= confidence < 1:
+    if not (_is_number(confidence) and 0.5 <= confidence < 1):
         raise UsageError(
-            f"confidence is invalid: {confidence:g}. Give a share from 0.5 and below 1"
+            f"confidence is invalid: {_given(confidence)}. Give a share from 0.5 and below 1"
         )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _given(value: Any) -> str:
+    return f"{value:g}" if _is_number(value) else shown(value)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -430,17 +440,19 @@ def _decide(
         for is_threshold, shares in candidates:
             if draft.is_tested and least_p_value(len(shares), risk) <= alpha:
                 tests[draft.tool, is_threshold] = shares
-    corrected = holm([risk_p_value(shares, risk) for shares in tests.values()])
-    p_values = dict(zip(tests, corrected, strict=True))
-    open_tests = sum(p > alpha for p in corrected)
+    raw = {test: risk_p_value(shares, risk) for test, shares in tests.items()}
+    p_values = dict(zip(raw, holm([*raw.values()]), strict=True))
     for draft in drafts:
-        yield _row(draft, p_values, open_tests, risk, confidence)
+        others = [p for test, p in raw.items() if test != (draft.tool, False)]
+        # with enough scenarios the tool is one more test, which others may then fail
+        open_tests = sum(p > alpha for p in holm([*others, 1.0]))
+        yield _row(draft, p_values, alpha / open_tests, risk, confidence)
 
 
 def _row(
     draft: _Draft,
     p_values: Mapping[tuple[str, bool], float],
-    open_tests: int,
+    level: float,
     risk: float,
     confidence: float,
 ) -> ToolRisk:
@@ -461,9 +473,7 @@ def _row(
         decision = ApprovalDecision.ASK
     further = None
     if decision is ApprovalDecision.CANNOT_TELL:
-        # with so many it becomes one of the open tests, at the level of the first of them
-        others = open_tests - ((draft.tool, False) in p_values)
-        further = further_scenarios(draft.shares, risk, alpha / (others + 1))
+        further = further_scenarios(draft.shares, risk, level)
     by_policy = [each for each in draft.proposals if each.is_policy]
     return ToolRisk(
         tool=draft.tool,
@@ -479,6 +489,7 @@ def _row(
         unknown=len(draft.proposals) - len(known),
         by_policy=len(by_policy),
         wrong_by_policy=sum(each.is_wrong is True for each in by_policy),
+        unknown_by_policy=sum(each.is_wrong is None for each in by_policy),
         threshold=threshold,
     )
 

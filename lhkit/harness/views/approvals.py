@@ -99,16 +99,20 @@ def _notes(approvals: Approvals, catalog: Catalog) -> Iterator[str]:
         yield text("more")
     if approvals.has_thresholds:
         yield text("certain_note")
-    if unknown := sum(row.unknown for row in rows):
+    unasked = sum(row.unknown_by_policy for row in rows)
+    if unknown := sum(row.unknown for row in rows) - unasked:
         yield text("unknown", count=unknown)
+    if unasked:
+        yield text("unknown_by_policy", count=unasked)
     if any(Source.APPROVALS in row.sources for row in rows):
         yield text("trusted")
-    if by_policy := [row for row in rows if row.by_policy]:
+    known = [(row, row.by_policy - row.unknown_by_policy) for row in rows]
+    if by_policy := [(row, count) for row, count in known if count]:
         yield text(
             "by_policy",
-            wrong=sum(row.wrong_by_policy for row in by_policy),
-            count=sum(row.by_policy for row in by_policy),
-            tools=", ".join(f"{r.tool} {r.wrong_by_policy}/{r.by_policy}" for r in by_policy),
+            wrong=sum(row.wrong_by_policy for row, _ in by_policy),
+            count=sum(count for _, count in by_policy),
+            tools=", ".join(f"{r.tool} {r.wrong_by_policy}/{count}" for r, count in by_policy),
         )
     yield from _cost_lines(approvals.cost, catalog)
 
@@ -116,11 +120,13 @@ def _notes(approvals: Approvals, catalog: Catalog) -> Iterator[str]:
 def _cost_lines(cost: CardCost, catalog: Catalog) -> Iterator[str]:
     if cost.cards_a_turn is None:
         return
-    is_known = cost.needless.whole > 0
+    known = cost.needless.whole
+    key = "cards" if known == cost.cards else "cards_some"
     yield catalog.text(
-        "approvals.cards" if is_known else "approvals.cards_unknown",
+        f"approvals.{key}" if known else "approvals.cards_unknown",
         count=cost.cards,
         rate=f"{cost.cards_a_turn:.2f}",
+        known=known,
         needless=_whole_percent(cost.needless.rate),
     )
     if cost.median_s is not None:

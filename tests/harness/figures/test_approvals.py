@@ -212,6 +212,17 @@ def test_holm_takes_more_for_several_tools_but_not_for_hopeless_ones() -> None:
     assert only.tools[0].decision is ApprovalDecision.RUN
 
 
+@pytest.mark.parametrize("others", [[(0, 1)] * 160, [(1, 2), *[(0, 1)] * 300], [(0, 1)] * 40])
+def test_so_many_further_scenarios_are_enough_beside_other_tools(others: Any) -> None:
+    # the first passes alone, but not beside a second test
+    few = [(0, 1)] * 8
+    before = row(table(proposals("a", *others), proposals("b", *few)), "b")
+    assert before.decision is ApprovalDecision.CANNOT_TELL
+    more = [*few, *[(0, 1)] * (before.further or 0)]
+    after = row(table(proposals("a", *others), proposals("b", *more)), "b")
+    assert after.decision is ApprovalDecision.RUN
+
+
 def test_tools_without_proposals_and_those_that_always_ask_have_rows() -> None:
     tools = WriteTools(frozenset({"a", "b"}), frozenset({"a"}))
     approvals = table(proposals("a", *[(0, 1)] * 500), tools=tools)
@@ -222,7 +233,11 @@ def test_tools_without_proposals_and_those_that_always_ask_have_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"risk": 0}, {"risk": 1}, {"risk": 2}, {"confidence": 0.4}, {"confidence": 1}]
+    "options",
+    [
+        *({"risk": risk} for risk in (0, 1, 2, "2%", None, True)),
+        *({"confidence": confidence} for confidence in (0.4, 1, "95%", None)),
+    ],
 )
 def test_levels_out_of_range_are_refused(options: Any) -> None:
     with pytest.raises(UsageError, match="is invalid"):
