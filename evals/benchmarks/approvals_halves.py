@@ -1,8 +1,8 @@
 """Make a policy of approvals from one half of a run's scenarios, and measure it on the other half.
 
-Prints a table for budgets of 2, 5, 10 and 50 %, in both directions: which tools may run unasked, how
-many cards of the other half that saves, and how many of those writes were wrong, with the two-sided
-95 % interval of their risk. With a folder, writes each policy into it for `lhkit eval --approvals`.
+Prints a table for budgets of 2, 5, 10 and 50 %, in both directions: which tools may run unasked,
+how many cards of the other half that saves, and how many of those writes were wrong, with the
+two-sided 95 % interval of their risk. With a folder, writes each policy into it.
 
     lhkit eval datasets/ac/dev datasets/ac/test --model gemma --logprobs --name both
     python evals/benchmarks/approvals_halves.py runs/both policies
