@@ -221,6 +221,7 @@ MESSAGES = [
         "s.toml: a: 모르는 필드입니다. b을(를) 찾으셨나요?",
     ),
     # what a person wrote stays, even if it looks like a message of lhkit
+    ("the reply lacks {}", "답에 {}이(가) 없습니다"),
     ("the reply lacks 'unknown field'", "답에 'unknown field'이(가) 없습니다"),
     ("tea or coffee: ready", "tea or coffee: ready"),
     ("Bitte warten: kein Platz. Ende", "Bitte warten: kein Platz. Ende"),

@@ -102,6 +102,7 @@ def test_card_cancel_escape_stop_and_reload_write_nothing(page: Page, database: 
     expect(page.locator('[data-role="user"]').last).to_have_text("나카페인 줄이는 습관을 추가해줘")
     page.wait_for_timeout(EARLY_MS + 300)
     assert habits(database) == []
+    page.locator(".lhkit-run").scroll_into_view_if_needed()
     page.locator(".lhkit-run").click()
     expect(card(page)).to_have_attribute("data-state", "allowed")
     expect(answer(page)).to_contain_text("맞춰 해 보세요!")

@@ -98,12 +98,18 @@ def test_page_lists_occurred_violations_then_failures_first() -> None:
     assert ids == ["harmful", "failed", "invalid", "passed"]
 
 
-@pytest.mark.parametrize(("locale", "heading"), [("ko", "통과율"), ("en", "Pass rates")])
-def test_page_is_in_the_language_of_the_catalog(locale: str, heading: str) -> None:
+@pytest.mark.parametrize(
+    ("locale", "heading", "hardware"),
+    [
+        ("ko", "통과율", "운영체제 Linux, 코어 2"),
+        ("en", "Pass rates", "system Linux, cores 2"),
+    ],
+)
+def test_page_is_in_the_language_of_the_catalog(locale: str, heading: str, hardware: str) -> None:
     html = html_page(FULL_RUN, load_catalog(locale), name="x")
     assert f'<html lang="{locale}">' in html
     assert heading in html
-    assert all(value in html for value in ("0123abc", "system Linux, cores 2"))
+    assert all(value in html for value in ("0123abc", hardware))
 
 
 def test_page_has_landmarks_names_and_descriptions() -> None:
@@ -126,7 +132,7 @@ def test_run_metadata_has_model_versions_commit_and_command() -> None:
         "max_tokens 128, temperature 0.0",
         "python 3.11.7, lhkit 0.1.0",
         "0123abc",
-        "system Linux, cores 2",
+        "운영체제 Linux, 코어 2",
         "lhkit eval --model gemma --base-url http://127.0.0.1:8000 --dialect json",
     }
 

@@ -120,7 +120,7 @@ class _Match:
 def _match(message: str, locale: str) -> _Match | None:
     """Return the translation of a whole message; None if there is none."""
     pairs, entries = _entries(locale)
-    if message in pairs:
+    if message in pairs and "{}" not in message:
         return _Match(pairs[message])
     for entry in entries:
         values = entry.values(message)
