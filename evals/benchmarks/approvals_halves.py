@@ -15,13 +15,7 @@ from pathlib import Path
 
 from lhkit import Run
 from lhkit.harness.chats.approvals import policy_of
-from lhkit.harness.figures.approvals import (
-    Approvals,
-    Proposal,
-    WriteTools,
-    approvals_of,
-    run_evidence,
-)
+from lhkit.harness.figures.approvals import Proposal, WriteTools, approvals_of, run_evidence
 from lhkit.harness.figures.risk_limits import lower_limit, upper_limit
 from lhkit.harness.records.record import SampleRecord
 
@@ -32,17 +26,6 @@ _TWO_SIDED = 0.975
 def half_of(record: SampleRecord) -> int:
     """Return the half of a sample's scenario, by a hash of its id: 0 or 1."""
     return hashlib.sha256(f"half {record.sample_id.scenario}".encode()).digest()[0] % 2
-
-
-def runs_unasked(proposal: Proposal, table: Approvals) -> bool:
-    """Return whether the policy of a table lets a proposed write run without its card."""
-    row = next((row for row in table.tools if row.tool == proposal.tool), None)
-    if row is None or not row.saved:
-        return False
-    if row.decision == "run":
-        return True
-    above = row.threshold.above if row.threshold is not None else 0.0
-    return proposal.min_logprob is not None and proposal.min_logprob > above
 
 
 def let_through(proposals: Sequence[Proposal]) -> str:
@@ -67,14 +50,15 @@ def rows(run: Run, folder: Path | None) -> Iterator[str]:
             others = [record for record in run.records if half_of(record) != half]
             table = approvals_of(run_evidence(measured), tools=tools, risk=risk)
             known = [each for each in run_evidence(others).proposals if each.is_wrong is not None]
-            unasked = [each for each in known if runs_unasked(each, table)]
+            policy = policy_of(table, [run])
+            unasked = [each for each in known if policy.tools[each.tool].may_run(each.min_logprob)]
             names = ", ".join(f"{row.tool} ({row.decision})" for row in table.tools if row.saved)
             yield (
                 f"| {100 * risk:g} % | {'AB'[half]} | {names or 'none'} | "
                 f"{len(unasked)} of {len(known)} | {let_through(unasked)} |"
             )
             if folder is not None:
-                policy_of(table, [run]).write(folder / f"{'ab'[half]}-{100 * risk:g}.toml")
+                policy.write(folder / f"{'ab'[half]}-{100 * risk:g}.toml")
 
 
 def main(run_folder: Path, folder: Path | None = None) -> None:

@@ -318,7 +318,7 @@ def _decision(
         return Reject(why.strip() if isinstance(why, str) else "")
     fields = _fields(shown)
     names = {_QUESTION, _WHY, *(f"{_ARGUMENT}{field.name}" for field in fields)}
-    if unknown := sorted(content.keys() - names):  # an edit, for whoever sent it
+    if unknown := sorted(content.keys() - names):  # its sender meant an edit
         text = catalog.text(
             "mcp.not_asked", names=", ".join(unknown), known=", ".join(sorted(names))
         )

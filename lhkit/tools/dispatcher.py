@@ -339,7 +339,7 @@ class _Dispatch:
             self.draft.gate = GateOutcome.ACCEPTED
             if decision.how is QuestionOutcome.POLICY:
                 self.draft.gate, self.draft.summary = GateOutcome.POLICY, ""  # no card was shown
-                self.draft.validation_s += self.draft.waiting_s  # and nobody was waited for
+                self.draft.validation_s += self.draft.waiting_s  # and no person was waited for
                 self.draft.waiting_s = 0.0
             return proposed
         is_failure = decision.how is not None and decision.how.is_failure

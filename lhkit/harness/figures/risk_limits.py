@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from lhkit.base.errors import importing
+from lhkit.harness.figures.statistics import smallest
 
 with importing("eval"):
     import numpy as np
@@ -121,15 +122,8 @@ def further_scenarios(shares: Sequence[float], risk: float, alpha: float) -> int
         more[0, values == 0] += further - 1
         return _p_value(more, values, risk) <= alpha
 
-    below, enough = 0, 1
-    while not is_enough(enough):
-        below, enough = enough, 2 * enough
-        if below >= MAX_FURTHER:
-            return None
-    while enough - below > 1:
-        middle = (below + enough) // 2
-        below, enough = (below, middle) if is_enough(middle) else (middle, enough)
-    if enough > MAX_FURTHER:
+    enough = smallest(is_enough, most=MAX_FURTHER)
+    if enough is None or enough > MAX_FURTHER:
         return None
     step = int(10 ** max(0, len(str(enough)) - 2))
     return -(-enough // step) * step

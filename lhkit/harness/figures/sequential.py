@@ -31,7 +31,7 @@ _Numbers: TypeAlias = NDArray[np.float64]
 BETS: _Numbers = 1 - (1 - (np.arange(128) + 0.5) / 128) ** 2
 """The bets, as parts of the wealth: equally weighted quantiles of Beta(1, 1/2).
 
-More of them are near 1 than with a uniform mixture, which tells equal runs from worse ones sooner.
+More of them are near 1 than in a uniform mixture, which separates worse runs from equal ones later.
 """
 
 LOG_LIMIT = float(np.log(2 / ALPHA))

@@ -5,7 +5,7 @@ not samples.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TypeAlias
 
@@ -226,10 +226,20 @@ def least_scenarios(clusters: Iterable[Sequence[int]], margin: float) -> int | N
         _, high = difference_limits(n * odds[np.newaxis], improved, regressed, sizes)
         return bool(high[0] < -margin)
 
+    return smallest(is_enough, most=MAX_SCENARIOS)
+
+
+def smallest(is_enough: Callable[[int], bool], *, most: int) -> int | None:
+    """Return the smallest number from 1 that is enough; None if it is well above `most`.
+
+    Args:
+        is_enough: true for a number and all above it.
+        most: the search ends at the first power of two from here on that is not enough.
+    """
     below, enough = 0, 1
     while not is_enough(enough):
         below, enough = enough, 2 * enough
-        if below >= MAX_SCENARIOS:
+        if below >= most:
             return None
     while enough - below > 1:
         middle = (below + enough) // 2
