@@ -142,7 +142,8 @@ class Finished:
         prompt_token_ids: ids of the prompt's tokens.
         prompt_text: the rendered prompt.
         prompt_sha256: its hash.
-        prompt_ids_sha256: hash of the prompt's ids in decimal, joined by commas; empty without ids.
+        prompt_ids_sha256: hash of the prompt's ids as little-endian integers of 64 bits; empty
+            without ids.
         identity: identity of the server that answered.
         server_metrics: metrics reported by the server.
         refused_fields: request fields left out because the server refuses them: `stream_options`,

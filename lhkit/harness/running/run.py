@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
@@ -25,6 +24,7 @@ from lhkit.base.errors import (
     StreamBrokenError,
     StreamStalledError,
     UsageError,
+    require_packages,
 )
 from lhkit.base.locales import load_catalog
 from lhkit.base.text import percent
@@ -265,8 +265,7 @@ async def run_prepared(
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
         load_solver()  # not during a turn that is timed
     if options.repeats > 1:
-        # report missing packages before the model works
-        import_module("lhkit.harness.figures.statistics")
+        require_packages("eval", "numpy", "scipy")  # before the model works
     with ExitStack() as stack:
         writer = None
         if run_dir is not None:

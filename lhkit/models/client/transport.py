@@ -18,7 +18,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +52,12 @@ _log = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 10.0
 _IDLE_TIMEOUT_S = 300.0
 """Longest time without progress. On a CPU the first token waits for the prompts before it."""
+
+_KEEP_ALIVE_S = 2.0
+"""How long an unused connection stays open. Servers close theirs after 5 s (vLLM, llama.cpp)."""
+
+_END_S = 0.05
+"""The wait for the end of a stream after its last event; a connection without it is closed."""
 
 MAX_BODY_BYTES = 16 << 20
 MAX_ERROR_BYTES = 1 << 20
@@ -223,6 +229,7 @@ class Connection:
                         for event in reader.feed(chunk):
                             yield event
                         if reader.is_done:
+                            await _read_end(response)
                             return
                     if reader.silent_s > self._idle_timeout_s:
                         raise stalled(self.address, is_kept_alive=True)
@@ -259,9 +266,7 @@ class Connection:
         with translate_errors(self.address):
             async with (
                 self._limited(),
-                self._session.post(
-                    self.address + path, json=body, allow_redirects=False
-                ) as response,
+                await self._send(path, body) as response,
             ):
                 return _require_object(await _read_json(response, self.address), self.address)
 
@@ -326,9 +331,7 @@ class Connection:
     async def _post_stream(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
         with translate_errors(self.address):
             async with self._limited():  # also headers that never end
-                response = await self._session.post(
-                    self.address + path, json=body, allow_redirects=False
-                )
+                response = await self._send(path, body)
             if response.status == _OK and response.content_type == "text/event-stream":
                 return response
             async with self._limited(), response:
@@ -339,6 +342,56 @@ class Connection:
                 message = error_message(text)
                 answer = f"{response.content_type}, no event stream"
                 raise unexpected_answer(self.address, f"{answer}: {message}" if message else answer)
+
+    async def _send(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
+        """Post a body, a second time if the connection was an old one that the server had closed.
+
+        Only if no byte of an answer came. `get` needs no such care: aiohttp repeats it itself.
+        """
+        import aiohttp
+
+        attempt = _Attempt()
+        try:
+            return await self._post(path, body, attempt)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            if not attempt.is_reused or _has_begun(error):
+                raise
+        return await self._post(path, body, _Attempt())
+
+    async def _post(
+        self, path: str, body: Mapping[str, Any], attempt: "_Attempt"
+    ) -> "aiohttp.ClientResponse":
+        return await self._session.post(
+            self.address + path, json=body, allow_redirects=False, trace_request_ctx=attempt
+        )
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One sending of a request; `is_reused` if its connection has had an answer before."""
+
+    is_reused: bool = False
+
+
+async def _mark_reused(_session: Any, context: Any, _params: Any) -> None:
+    attempt = context.trace_request_ctx
+    if isinstance(attempt, _Attempt):
+        attempt.is_reused = True
+
+
+def _has_begun(error: Exception) -> bool:
+    """Return True if a part of the headers came before the server disconnected."""
+    return not isinstance(getattr(error, "message", ""), str)
+
+
+async def _read_end(response: "aiohttp.ClientResponse") -> None:
+    """Read the end of a body whose content is complete, so that its connection is used again."""
+    import aiohttp
+
+    with suppress(aiohttp.ClientError, OSError):  # OSError: also a timeout
+        async with asyncio.timeout(_END_S):
+            while not response.content.at_eof():
+                await response.content.readany()
 
 
 def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":
@@ -356,11 +409,15 @@ def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":
         sock_connect=_CONNECT_TIMEOUT_S,
         sock_read=endpoint.idle_timeout_s,
     )
-    # No limit: the server queues, not the client. One connection per request: vLLM closes an idle
-    # one after 5 s, and a request sent into a closing connection fails.
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(_mark_reused)
     return aiohttp.ClientSession(
-        connector=connector, timeout=timeout, headers=headers, auto_decompress=False
+        # no limit: the server queues, not the client
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        timeout=timeout,
+        headers=headers,
+        auto_decompress=False,
+        trace_configs=[trace],
     )
 
 
