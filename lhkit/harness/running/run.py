@@ -390,6 +390,7 @@ def begin_invocation(
         remarks=_remarks(plan, resumption),
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
+        concurrency_reason=provenance.concurrency_reason,
     )
 
 

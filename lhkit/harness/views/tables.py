@@ -465,12 +465,18 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     )
     template, stress = identity.template_sha256, identity.stress
     parts = (
-        *(identity.title, catalog.translate(identity.server), identity.dtype),
-        *(identity.base_url, dialect),
+        *(identity.title, catalog.translate(identity.server), dtype_text(identity, catalog)),
+        *(identity.device, identity.base_url, dialect),
         catalog.text("table.template", sha256=template[:WEIGHTS_CHARS]) if template else "",
         catalog.text("table.stress", stress=stress) if stress else "",
     )
     return ", ".join(part for part in parts if part)
+
+
+def dtype_text(identity: ModelIdentity, catalog: Catalog) -> str:
+    """Return the number type; of a vLLM that does not report it, that it is not reported."""
+    is_vllm = identity.server.startswith("vllm ")
+    return identity.dtype or (catalog.text("table.no_dtype") if is_vllm else "")
 
 
 def confirm_line(summary: Summary, catalog: Catalog) -> str:
@@ -773,6 +779,9 @@ def change_text(change: Change, catalog: Catalog) -> str:
     before, after = change.before, change.after
     if change.what == "constraint":
         before, after = (constraint_text(value, catalog) for value in (before, after))
+    if change.what == "dtype":
+        unknown = catalog.text("table.not_reported")
+        before, after = (unknown if value == "-" else value for value in (before, after))
     return f"{what}{where}: {before} → {after}"
 
 

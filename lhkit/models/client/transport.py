@@ -91,6 +91,7 @@ class Endpoint:
             connection alive does not count. Also the longest time until the headers, and of an
             answer that is not a stream.
         retries: how often a request is retried after a transient error; 0 for never.
+        dtype: number type of the model, for a server that does not report it.
     """
 
     base_url: str
@@ -101,6 +102,7 @@ class Endpoint:
     constraint: Constraint = "off"
     idle_timeout_s: float = _IDLE_TIMEOUT_S
     retries: int = 2
+    dtype: str = ""
 
     def __repr__(self) -> str:
         """Show the endpoint without keys."""
@@ -256,6 +258,21 @@ class Connection:
                 self._session.get(self.address + path, allow_redirects=False) as response,
             ):
                 return await _read_json(response, self.address)
+
+    async def get_text(self, path: str) -> str:
+        """Return a text.
+
+        Raises:
+            ModelError: as `get`.
+        """
+        with translate_errors(self.address):
+            async with (
+                self._limited(),
+                self._session.get(self.address + path, allow_redirects=False) as response,
+            ):
+                await _require_ok(response, self.address)
+                body = await read_up_to(response, self.address, MAX_BODY_BYTES)
+                return body.decode("utf-8", "replace")
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a body and return the JSON object of the response.
