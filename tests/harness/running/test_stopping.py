@@ -328,7 +328,7 @@ def finish(
         ended = choose(under_way)
         under_way.remove(ended)
         stopping.record(ended, verdicts[ended])
-    return stopping.test.looked, stopping.test.direction
+    return stopping.looked, stopping.direction
 
 
 def test_order_in_which_samples_end_does_not_change_the_decision(load: Load, toolset: Any) -> None:

@@ -1,0 +1,141 @@
+"""`lhkit matrix --stop-when-decided`: arms are dropped, the table says so, and a run resumes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import scale
+from lhkit.base.errors import UsageError
+from lhkit.cli import matrix as matrix_module
+from lhkit.cli.compare import CompareOptions, compare_runs
+from lhkit.cli.eval.evaluation import Evaluation, OpenedModel
+from lhkit.cli.matrix import MatrixOptions, run_matrix
+from lhkit.harness.authoring.reference import REFERENCE_MODELS
+from lhkit.harness.records.store import read_manifest
+from lhkit.harness.results.results import Run
+from lhkit.harness.scenarios.scenario_filter import StoppedRun, random_key
+from lhkit.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+SCENARIO = """
+- id: habits-{n}
+  ac: AC-1
+  world: {{now: "2026-06-15T09:00:00+09:00"}}
+  turns:
+    - user: "habits?"
+      expect: {{calls: [{{tool: list_habits}}]}}
+      reply: {{contains_any: [none], claims: none}}
+      gold: {{say: there are none}}
+"""
+NAMES = [f"habits-{n}" for n in range(20)]
+
+
+class Suite:
+    """A suite with twenty scenarios in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "some.yaml").write_text(
+            "".join(SCENARIO.format(n=n) for n in range(20)), encoding="utf-8"
+        )
+        self.settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None)
+
+    async def run(self, models: list[str], *, is_stopping: bool = True, **top: Any) -> int:
+        file = self.folder / "suite.toml"
+        lines = [f"{name} = {value!r}" for name, value in top.items()]
+        arms = ["scenarios = ['some.yaml']", *lines, "[arms]", f"models = {models}"]
+        if len(models) == 1:
+            arms.append('prompts = ["default", "short"]\n[prompts.short]\nen = "x"')
+        file.write_text("\n".join(arms), encoding="utf-8")
+        options = MatrixOptions(
+            suite=file,
+            runs_dir=self.folder / "runs",
+            stop_when_decided=is_stopping,
+        )
+        return await run_matrix(options, self.settings)
+
+    def arm(self, name: str) -> Run:
+        return Run.load(self.folder / "runs" / "suite" / name)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+async def test_matrix_drops_the_arm_that_is_worse_and_says_so(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await suite.run(["gold", "silent"]) == 0
+    gold, silent = suite.arm("gold"), suite.arm("silent")
+    assert (len(gold.records), gold.manifest.selection) == (20, None)
+    assert silent.manifest.selection is not None
+    assert silent.manifest.selection.stopped == StoppedRun(
+        seed=0, baseline="gold", planned=20, looked=7, decision=-1, arms=2
+    )
+    first = sorted(NAMES, key=lambda name: random_key(0, name))
+    played = {record.sample_id.scenario for record in silent.records}
+    assert played == set(first[: len(played)])
+    assert {run.manifest.invocations[-1].order_seed for run in (gold, silent)} == {0}
+    printed = shown(capsys)
+    assert "silent: dropped after 7 of 20 scenarios, because it is worse than gold (p " in printed
+    assert "always-valid test" in printed
+    assert "exact p" not in printed
+
+
+async def test_matrix_keeps_a_dropped_arm_and_runs_the_rest_without_the_option(
+    suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await suite.run(["gold", "silent"])
+    before = [record.sample_id for record in suite.arm("silent").records]
+    await suite.run(["gold", "silent"])
+    assert [record.sample_id for record in suite.arm("silent").records] == before
+    capsys.readouterr()
+    await suite.run(["gold", "silent"], is_stopping=False)
+    whole = suite.arm("silent")
+    assert (len(whole.records), whole.manifest.selection) == (20, None)
+    assert whole.kept_from if False else whole.manifest.invocations[-1].kept == len(before)
+    printed = shown(capsys)
+    assert "dropped" not in printed
+    assert "exact p" in printed
+
+
+@pytest.mark.parametrize(
+    ("models", "played"),
+    [
+        (["silent", "gold"], [20, 20]),  # a later arm drops no earlier one
+        (["gold", "gold"], None),
+    ],
+)
+async def test_matrix_runs_arms_to_the_end_that_are_not_worse_than_one_before(
+    suite: Suite, models: list[str], played: list[int] | None
+) -> None:
+    if played is None:
+        with pytest.raises(UsageError, match="Two arms have the name"):
+            await suite.run(models)
+        return
+    await suite.run(models)
+    assert [len(suite.arm(name).records) for name in models] == played
+
+
+async def test_thresholds_are_checked_on_the_scenarios_of_a_dropped_arm(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await suite.run(["gold", "silent"], fail_under=50) == 1
+    assert "silent: The pass rate 0.0% is below 50.0%." in shown(capsys)
+
+
+async def test_matrix_of_one_arm_has_nothing_to_drop(suite: Suite) -> None:
+    with pytest.raises(UsageError, match="has one arm"):
+        file = suite.folder / "one.toml"
+        file.write_text("scenarios = ['some.yaml']\n[arms]\nmodels = ['gold']", encoding="utf-8")
+        options = MatrixOptions(suite=file, runs_dir=suite.folder, stop_when_decided=True)
+        await run_matrix(options, suite.settings)
