@@ -9,12 +9,10 @@ import pytest
 
 from lhkit import scale
 from lhkit.base.errors import UsageError
-from lhkit.cli import matrix as matrix_module
 from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel
 from lhkit.cli.matrix import MatrixOptions, run_matrix
 from lhkit.harness.authoring.reference import REFERENCE_MODELS
-from lhkit.harness.records.store import read_manifest
 from lhkit.harness.results.results import Run
 from lhkit.harness.scenarios.scenario_filter import StoppedRun, random_key
 from lhkit.settings import Settings
@@ -44,10 +42,19 @@ class Suite:
         )
         self.settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None)
 
-    async def run(self, models: list[str], *, is_stopping: bool = True, **top: Any) -> int:
+    async def run(
+        self,
+        models: list[str],
+        *,
+        is_stopping: bool = True,
+        users: list[str] | None = None,
+        more: dict[str, Any] | None = None,
+        **top: Any,
+    ) -> int:
         file = self.folder / "suite.toml"
         lines = [f"{name} = {value!r}" for name, value in top.items()]
         arms = ["scenarios = ['some.yaml']", *lines, "[arms]", f"models = {models}"]
+        arms += [f"users = {users}"] if users else []
         if len(models) == 1:
             arms.append('prompts = ["default", "short"]\n[prompts.short]\nen = "x"')
         file.write_text("\n".join(arms), encoding="utf-8")
@@ -55,6 +62,7 @@ class Suite:
             suite=file,
             runs_dir=self.folder / "runs",
             stop_when_decided=is_stopping,
+            **(more or {}),
         )
         return await run_matrix(options, self.settings)
 
@@ -92,7 +100,7 @@ async def test_matrix_drops_the_arm_that_is_worse_and_says_so(
 
 
 async def test_matrix_keeps_a_dropped_arm_and_runs_the_rest_without_the_option(
-    suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await suite.run(["gold", "silent"])
     before = [record.sample_id for record in suite.arm("silent").records]
@@ -102,28 +110,99 @@ async def test_matrix_keeps_a_dropped_arm_and_runs_the_rest_without_the_option(
     await suite.run(["gold", "silent"], is_stopping=False)
     whole = suite.arm("silent")
     assert (len(whole.records), whole.manifest.selection) == (20, None)
-    assert whole.kept_from if False else whole.manifest.invocations[-1].kept == len(before)
+    assert whole.manifest.invocations[-1].kept == len(before)
     printed = shown(capsys)
     assert "dropped" not in printed
     assert "exact p" in printed
 
 
-@pytest.mark.parametrize(
-    ("models", "played"),
-    [
-        (["silent", "gold"], [20, 20]),  # a later arm drops no earlier one
-        (["gold", "gold"], None),
-    ],
-)
-async def test_matrix_runs_arms_to_the_end_that_are_not_worse_than_one_before(
-    suite: Suite, models: list[str], played: list[int] | None
+async def test_matrix_drops_no_arm_that_was_run_before_a_better_one(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if played is None:
-        with pytest.raises(UsageError, match="Two arms have the name"):
-            await suite.run(models)
-        return
-    await suite.run(models)
-    assert [len(suite.arm(name).records) for name in models] == played
+    """It is whole already; the table says that it is worse."""
+    await suite.run(["silent", "gold"])
+    assert [len(suite.arm(name).records) for name in ("silent", "gold")] == [20, 20]
+    printed = shown(capsys)
+    assert "dropped" not in printed
+    assert "always-valid test" in printed
+
+
+async def test_matrix_does_not_drop_equal_arms(suite: Suite) -> None:
+    await suite.run(["gold"])
+    assert [len(suite.arm(name).records) for name in ("default", "short")] == [20, 20]
+
+
+async def test_dropped_arm_is_no_rival_of_later_ones(suite: Suite) -> None:
+    await suite.run(["gold", "silent"], users=["script", "hasty"], concurrency=1)
+    stopped = [suite.arm(f"silent-{user}").manifest.selection for user in ("script", "hasty")]
+    assert [part and part.stopped and part.stopped.baseline for part in stopped] == [
+        "gold-script",
+        "gold-script",
+    ]
+    assert [part and part.stopped and part.stopped.arms for part in stopped] == [4, 4]
+
+
+async def test_compare_of_dropped_arms_is_always_valid_too(
+    suite: Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await suite.run(["gold", "silent"], users=["script", "hasty"])
+    capsys.readouterr()
+    names = ("gold-script", "gold-hasty", "silent-script")
+    a, b, c = (suite.folder / "runs" / "suite" / name for name in names)
+    await compare_runs(CompareOptions(run_a=a, run_b=b, more=(c,)), suite.settings)
+    printed = shown(capsys)
+    assert "silent-script: dropped after" in printed
+    assert "because it is worse than gold-script" in printed
+    assert "exact p" not in printed
+    assert (
+        "Not significantly different from it (corrected p of at least 0.05): gold-hasty" in printed
+    )
+
+
+async def test_dropped_arm_runs_on_if_more_arms_need_more_evidence(suite: Suite) -> None:
+    await suite.run(["gold", "silent"], concurrency=1)
+    assert len(suite.arm("silent").records) == 7
+    for folder in ("gold", "silent"):
+        (suite.folder / "runs" / "suite" / folder).rename(
+            suite.folder / "runs" / "suite" / f"{folder}-script"
+        )
+    await suite.run(["gold", "silent"], users=["script", "hasty"], concurrency=1)
+    assert len(suite.arm("silent-script").records) > 7
+
+
+async def test_matrix_that_may_drop_replaces_no_whole_arm(suite: Suite) -> None:
+    await suite.run(["gold", "silent"], is_stopping=False)
+    await suite.run(["gold", "silent"])  # nothing is left out of what is there
+    assert len(suite.arm("silent").records) == 20
+    text = (suite.folder / "some.yaml").read_text(encoding="utf-8")
+    (suite.folder / "some.yaml").write_text(text.replace("habits?", "all?"), encoding="utf-8")
+    with pytest.raises(UsageError, match="may stop early would replace"):
+        await suite.run(["gold", "silent"])
+    assert len(suite.arm("silent").records) == 20
+
+
+async def test_arms_on_replicas_are_run_one_by_one_and_dropped(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def connect(*_: Any) -> AsyncIterator[object]:
+        opened.append("cluster")
+        yield object()
+
+    @asynccontextmanager
+    async def replicas(evaluation: Evaluation, *_: Any) -> AsyncIterator[OpenedModel]:
+        opened.append(evaluation.folder.name)
+        yield OpenedModel(source=REFERENCE_MODELS[evaluation.choice.name or ""]())
+
+    monkeypatch.setattr(scale, "connect", connect)
+    monkeypatch.setattr(scale, "require_ray", lambda _: None)
+    monkeypatch.setattr(scale, "require_model", lambda *_: None)
+    monkeypatch.setattr(Evaluation, "open_replicas", replicas)
+    await suite.run(["gold", "silent"], more={"ray": "local"})
+    assert opened == ["cluster", "gold", "silent"]
+    assert suite.arm("silent").manifest.selection is not None
 
 
 async def test_thresholds_are_checked_on_the_scenarios_of_a_dropped_arm(
@@ -134,8 +213,8 @@ async def test_thresholds_are_checked_on_the_scenarios_of_a_dropped_arm(
 
 
 async def test_matrix_of_one_arm_has_nothing_to_drop(suite: Suite) -> None:
+    file = suite.folder / "one.toml"
+    file.write_text("scenarios = ['some.yaml']\n[arms]\nmodels = ['gold']", encoding="utf-8")
+    options = MatrixOptions(suite=file, runs_dir=suite.folder, stop_when_decided=True)
     with pytest.raises(UsageError, match="has one arm"):
-        file = suite.folder / "one.toml"
-        file.write_text("scenarios = ['some.yaml']\n[arms]\nmodels = ['gold']", encoding="utf-8")
-        options = MatrixOptions(suite=file, runs_dir=suite.folder, stop_when_decided=True)
         await run_matrix(options, suite.settings)

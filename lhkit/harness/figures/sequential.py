@@ -138,9 +138,7 @@ def sequential_result(
     )
 
 
-def one_sided_p_values(
-    clusters: Iterable[Sequence[int]], *, largest: int
-) -> tuple[float, float]:
+def one_sided_p_values(clusters: Iterable[Sequence[int]], *, largest: int) -> tuple[float, float]:
     """Return the p-values of "no increase" and of "no decrease", valid after any scenario.
 
     The inverse of an e-value is a p-value (Vovk and Wang 2021, E-values: calibration, combination

@@ -1,9 +1,10 @@
 """Always-valid tests of several arms, of which some have stopped early. Pure.
 
 For each arm and each other one there is the hypothesis that the arm is no worse, with a p-value
-that is valid after any number of scenarios (`sequential.one_sided_p_values`). All of them, n (n - 1)
-for n arms, are corrected by Holm (1979), A simple sequentially rejective multiple test procedure,
-Scandinavian Journal of Statistics 6(2). An arm is dropped when one of its hypotheses is rejected.
+that is valid after any number of scenarios (`sequential.one_sided_p_values`). All n (n - 1) of
+them, for n arms, are corrected by Holm (1979), A simple sequentially rejective multiple test
+procedure, Scandinavian Journal of Statistics 6(2). An arm is dropped when one of its hypotheses is
+rejected.
 
 When the first of all rejections that are wrong occurs, those before it are right, so the correction
 is for at least as many hypotheses as are true. By Ville's inequality and the union bound it occurs
@@ -25,7 +26,6 @@ from lhkit.base.errors import UsageError
 from lhkit.harness.figures.rates import ALPHA
 from lhkit.harness.records.resume import SampleHashes
 from lhkit.harness.results.results import Run
-from lhkit.harness.scenarios.sample_id import SampleId
 
 OrderedPair: TypeAlias = tuple[int, int]
 """The numbers of an arm that may be worse, and of the one that it is compared with."""
@@ -50,14 +50,13 @@ class WorseArms:
                 above, below = self._test(earlier, later)
                 self._p_values[later, earlier] = below
                 self._p_values[earlier, later] = above
-        self.corrected = _corrected(self._p_values)
+        self.corrected = corrected(self._p_values)
         """The p-values, corrected for all pairs."""
 
     @property
     def log_limit(self) -> float:
-        """The logarithm of the e-value at which one more hypothesis is rejected."""
-        rejected = sum(p < ALPHA for p in self.corrected.values())
-        return log((len(self._p_values) - rejected) / ALPHA)
+        """The logarithm of the e-value at which the next arm is found worse than another."""
+        return log_limit(self.corrected)
 
     def p_value(self, arm: int) -> float:
         """Return the p-value that an arm is no worse than each other one."""
@@ -80,7 +79,7 @@ class WorseArms:
         losses = [[-int(passed[sample]) for sample in samples] for samples in order.values()]
         largest = max(map(len, losses), default=1)
         worst = one_sided_p_values(losses, largest=largest)[1]
-        return _corrected({**self._p_values, (arm, other): worst})[arm, other] < ALPHA
+        return corrected({**self._p_values, (arm, other): worst})[arm, other] < ALPHA
 
     def _test(self, earlier: int, later: int) -> tuple[float, float]:
         from lhkit.harness.figures.sequential import one_sided_p_values
@@ -89,10 +88,17 @@ class WorseArms:
         return one_sided_p_values(gains, largest=largest)
 
 
-def _corrected(p_values: Mapping[OrderedPair, float]) -> dict[OrderedPair, float]:
+def corrected(p_values: Mapping[OrderedPair, float]) -> dict[OrderedPair, float]:
+    """Return the p-values of all ordered pairs of arms, corrected (Holm) for their number."""
     from lhkit.harness.figures.statistics import holm
 
     return dict(zip(p_values, holm(list(p_values.values())), strict=True))
+
+
+def log_limit(corrected_p_values: Mapping[OrderedPair, float]) -> float:
+    """Return the logarithm of the e-value at which one more hypothesis is rejected."""
+    rejected = sum(p < ALPHA for p in corrected_p_values.values())
+    return log((len(corrected_p_values) - rejected) / ALPHA)
 
 
 def gains_in_order(earlier: Run, later: Run, seed: int) -> tuple[list[list[int]], int]:

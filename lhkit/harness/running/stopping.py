@@ -153,32 +153,30 @@ def require_startable(folder: Path, before: Manifest, resumed: Resumption) -> No
         )
 
 
-class Stopping:
+class Looks:
     """The tests of one run, while it is running.
 
     Args:
         rule: when to stop.
-        plan: all samples of the run.
+        samples: all samples of the run.
+
+    Attributes:
+        order: the samples of each scenario, in the random order.
     """
 
-    def __init__(self, rule: Rule, plan: Plan) -> None:
-        hashes = plan.hashes
+    def __init__(self, rule: Rule, samples: Collection[SampleId]) -> None:
         self._rule = rule
-        self._comparisons = [_Comparison(run, rule, hashes) for run in rule.runs]
+        self._comparisons = [_Comparison(run, rule, samples) for run in rule.runs]
         paired = {sample.scenario for each in self._comparisons for sample in each.before}
-        planned = in_random_order(hashes, rule.seed)
+        planned = in_random_order(samples, rule.seed)
         # a scenario without a pair tells nothing, so those are last
-        self._order = {
+        self.order = {
             name: planned[name] for name in sorted(planned, key=lambda n: n not in paired)
         }
         self._passed: dict[SampleId, bool | None] = {}
         self._decisive: _Comparison | None = None
-        self._next = iter(self._order.items())
+        self._next = iter(self.order.items())
         self._waiting = next(self._next, None)
-        self._planned: dict[str, list[PlannedScenario]] = {}
-        for scenario in plan.scenarios:
-            self._planned.setdefault(scenario.scenario.id, []).append(scenario)
-        self._repeats = plan.repeats
 
     @property
     def is_decided(self) -> bool:
@@ -212,19 +210,6 @@ class Stopping:
             )
             self._waiting = next(self._next, None)
 
-    def samples(self, kept: Collection[SampleId]) -> Iterator[PlannedSample]:
-        """Yield the samples to run, in the random order, until the decision.
-
-        Args:
-            kept: samples whose records are reused.
-        """
-        for scenario in self._order:
-            if self.is_decided:
-                return
-            for planned in self._planned[scenario]:
-                samples = map(planned.sample, range(self._repeats))
-                yield from (each for each in samples if each.sample_id not in kept)
-
     def selection(self, selected: ScenarioSelection | None) -> ScenarioSelection | None:
         """Return which scenarios the run has; `selected` if it has all that were selected.
 
@@ -233,7 +218,7 @@ class Stopping:
         """
         unplayed = [
             name
-            for name, samples in self._order.items()
+            for name, samples in self.order.items()
             if not all(each in self._passed for each in samples)
         ]
         if not unplayed:
@@ -243,18 +228,42 @@ class Stopping:
             seed=self._rule.seed,
             baseline=", ".join(run.name for run in compared),
             margin=self._rule.margin,
-            planned=len(self._order),
+            planned=len(self.order),
             looked=self.looked,
             decision=self.direction,
             arms=self._rule.arms,
         )
-        total = len(self._order) if selected is None else selected.total
+        total = len(self.order) if selected is None else selected.total
         return ScenarioSelection(
-            taken=len(self._order) - len(unplayed),
+            taken=len(self.order) - len(unplayed),
             total=total,
             filter=ScenarioFilter() if selected is None else selected.filter,
             stopped=stopped,
         )
+
+
+class Stopping(Looks):
+    """The tests of a planned run, and the samples that it runs until they decide."""
+
+    def __init__(self, rule: Rule, plan: Plan) -> None:
+        super().__init__(rule, plan.hashes)
+        self._planned: dict[str, list[PlannedScenario]] = {}
+        for scenario in plan.scenarios:
+            self._planned.setdefault(scenario.scenario.id, []).append(scenario)
+        self._repeats = plan.repeats
+
+    def samples(self, kept: Collection[SampleId]) -> Iterator[PlannedSample]:
+        """Yield the samples to run, in the random order, until the decision.
+
+        Args:
+            kept: samples whose records are reused.
+        """
+        for scenario in self.order:
+            if self.is_decided:
+                return
+            for planned in self._planned[scenario]:
+                samples = map(planned.sample, range(self._repeats))
+                yield from (each for each in samples if each.sample_id not in kept)
 
 
 class _Comparison:
