@@ -12,8 +12,8 @@ from figures import Figure
 from margins import RUNS
 from numpy.typing import NDArray
 
+from lhkit.harness.figures.rates import ALPHA
 from lhkit.harness.figures.sequential import log_factors
-from lhkit.harness.results.arms import OrderedPair, corrected, log_limit
 
 Numbers = NDArray[np.float64]
 Results = NDArray[np.bool_]
@@ -34,20 +34,19 @@ class Matrix:
     rates: Sequence[float]
     alike: float
 
-    def draw(self, rng: np.random.Generator, scenarios: int) -> Results:
-        """Return which scenarios pass in each arm, in random order."""
-        shape = len(self.rates), scenarios
+    def draw(self, rng: np.random.Generator, runs: int = RUNS) -> Results:
+        """Return which scenarios pass in each arm of each run, in random order."""
+        shape = runs, len(self.rates), SUITE
         shared = rng.random(shape) < np.sqrt(self.alike)  # so for both arms of a pair
-        difficulty = np.where(shared, rng.random(scenarios), rng.random(shape))
+        difficulty = np.where(shared, rng.random((runs, 1, SUITE)), rng.random(shape))
         return np.asarray(difficulty < np.array(self.rates)[:, None])
 
-    def shuffle(self, rng: np.random.Generator, scenarios: int) -> Iterator[Results]:
-        """Yield one suite, of which the arms pass equal shares, in further and further orders."""
-        suite = self.draw(rng, scenarios)
-        for row in suite:
-            row[:] = rng.permutation(np.arange(scenarios) < round(self.rates[0] * scenarios))
-        while True:
-            yield suite[:, rng.permutation(scenarios)]
+
+def fixed_suite(rng: np.random.Generator, arms: int, rate: float) -> Results:
+    """Return one suite, of which all arms pass equal shares, in another order in each run."""
+    passed = np.arange(SUITE) < round(rate * SUITE)
+    suite = np.array([rng.permutation(passed) for _ in range(arms)])
+    return np.array([suite[:, rng.permutation(SUITE)] for _ in range(RUNS)])
 
 
 def log_e_values(most: int) -> Numbers:
@@ -62,29 +61,40 @@ def log_e_values(most: int) -> Numbers:
 LOG_E = log_e_values(SUITE)
 
 
-def scenarios_run(results: Results) -> list[int]:
-    """Return how many scenarios each arm is run on, if it is dropped as soon as it is worse."""
-    arms, scenarios = results.shape
-    peaks: dict[OrderedPair, Numbers] = {}
-    for worse, better in permutations(range(arms), 2):
-        losses = np.cumsum(results[better] & ~results[worse])
-        gains = np.cumsum(results[worse] & ~results[better])
-        peaks[worse, better] = np.maximum.accumulate(np.maximum(LOG_E[losses, gains], 0.0))
-    run: list[int] = []
-    for arm in range(arms):
-        p_values = dict.fromkeys(peaks, 1.0)
-        for worse, better in permutations(range(arm), 2):
-            last = min(run[worse], run[better]) - 1
-            p_values[worse, better] = float(np.exp(-peaks[worse, better][last]))
-        rivals = [peaks[arm, rival] for rival in range(arm) if run[rival] == scenarios]
-        above = np.array(rivals).max(axis=0) >= log_limit(corrected(p_values)) if rivals else []
-        run.append(int(np.argmax(above)) + 1 if np.any(above) else scenarios)
+def scenarios_run(results: Results) -> NDArray[np.int64]:
+    """Return how many scenarios each arm of each run is run on, if worse arms are dropped.
+
+    Args:
+        results: which scenarios pass, of the shape (runs, arms, scenarios).
+    """
+    runs, arms, scenarios = results.shape
+    pairs = list(permutations(range(arms), 2))
+    peaks: dict[tuple[int, int], Numbers] = {}
+    for worse, better in pairs:
+        losses = np.cumsum(results[:, better] & ~results[:, worse], axis=1)
+        gains = np.cumsum(results[:, worse] & ~results[:, better], axis=1)
+        peaks[worse, better] = np.maximum.accumulate(LOG_E[losses, gains], axis=1)
+    run = np.full((runs, arms), scenarios)
+    for arm in range(1, arms):
+        p_values = np.ones((runs, len(pairs)))
+        for number, (worse, better) in enumerate(pairs):
+            if max(worse, better) < arm:
+                last = np.minimum(run[:, worse], run[:, better]) - 1
+                p_values[:, number] = np.exp(-peaks[worse, better][np.arange(runs), last])
+        limit = np.log((len(pairs) - rejected(p_values)) / ALPHA)
+        rivals = [
+            np.where(run[:, [rival]] == scenarios, peaks[arm, rival], -np.inf)
+            for rival in range(arm)
+        ]
+        is_worse = np.max(rivals, axis=0) >= limit[:, None]
+        run[:, arm] = np.where(is_worse.any(axis=1), is_worse.argmax(axis=1) + 1, scenarios)
     return run
 
 
-def simulate(matrix: Matrix, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return how many scenarios each arm of each matrix is run on."""
-    return np.array([scenarios_run(matrix.draw(rng, SUITE)) for _ in range(RUNS)])
+def rejected(p_values: Numbers) -> NDArray[np.int64]:
+    """Return how many of the hypotheses of each run are rejected after the correction (Holm)."""
+    steps = np.sort(p_values, axis=1) * np.arange(p_values.shape[1], 0, -1)
+    return np.asarray(np.logical_and.accumulate(steps < ALPHA, axis=1).sum(axis=1))
 
 
 def best_arms_dropped() -> Iterator[tuple[str, float]]:
@@ -92,38 +102,33 @@ def best_arms_dropped() -> Iterator[tuple[str, float]]:
     for arms in ARMS:
         for number, (rate, alike) in enumerate(product(RATES, ALIKE)):
             rng = np.random.default_rng([500, arms, number])
-            run = simulate(Matrix(rates=(rate,) * arms, alike=alike), rng)
+            run = scenarios_run(Matrix(rates=(rate,) * arms, alike=alike).draw(rng))
             yield f"{arms} equal arms", 100 * float(np.mean((run < SUITE).any(axis=1)))
         for number, rate in enumerate(RATES):
             rng = np.random.default_rng([600, arms, number])
-            orders = Matrix(rates=(rate,) * arms, alike=0.0).shuffle(rng, SUITE)
-            run = np.array([scenarios_run(next(orders)) for _ in range(RUNS)])
+            run = scenarios_run(fixed_suite(rng, arms, rate))
             name = f"{arms} equal arms, one fixed suite"
             yield name, 100 * float(np.mean((run < SUITE).any(axis=1)))
     for number, (points, alike) in enumerate(product(WORSE, ALIKE)):
-        best = (False, True, False, True, True, False)  # the worse ones are dropped on the way
-        rates = [0.8 if is_best else 0.8 - points / 100 for is_best in best]
+        is_best = np.array([False, True, False, True, True, False])
+        rates = np.where(is_best, 0.8, 0.8 - points / 100).tolist()
         rng = np.random.default_rng([700, number])
-        run = simulate(Matrix(rates=rates, alike=alike), rng)
-        dropped = (run < SUITE)[:, np.array(best)].any(axis=1)
+        run = scenarios_run(Matrix(rates=rates, alike=alike).draw(rng))
+        dropped = (run < SUITE)[:, is_best].any(axis=1)
         yield "3 equal best arms of 6", 100 * float(np.mean(dropped))
 
 
 def scenarios_saved() -> Iterator[tuple[str, ...]]:
     """Yield a row for each number of arms, of worse ones, and of points."""
-    for number, (arms, points) in enumerate(product((2, 3, 6), WORSE)):
+    for arms, points in product((2, 3, 6), WORSE):
         for worse in dict.fromkeys((1, arms - 1)):
-            rates = np.array([0.8] * (arms - worse) + [0.8 - points / 100] * worse)
-            rng = np.random.default_rng([800, number, worse])
-            run = simulate(Matrix(rates=rates, alike=0.5), rng)
+            rates = [0.8] * (arms - worse) + [0.8 - points / 100] * worse
+            rng = np.random.default_rng([800, arms, points, worse])
+            results = Matrix(rates=rates, alike=0.5).draw(rng)
+            run = scenarios_run(results)
             last = run[:, arms - worse :]
-            shuffled = []
-            for _ in range(RUNS):
-                matrix = Matrix(rates=rng.permutation(rates), alike=0.5)
-                shuffled.append(scenarios_run(matrix.draw(rng, SUITE)))
-            saved, by_chance = (
-                100 * (1 - float(np.mean(each)) / SUITE) for each in (run, np.array(shuffled))
-            )
+            order = np.argsort(rng.random((RUNS, arms)), axis=1)
+            by_chance = scenarios_run(np.take_along_axis(results, order[:, :, None], axis=1))
             yield (
                 f"{arms}",
                 f"{worse}",
@@ -131,8 +136,7 @@ def scenarios_saved() -> Iterator[tuple[str, ...]]:
                 f"{100 * float(np.mean(last < SUITE)):.0f} %",
                 f"{float(np.mean(last)):.0f}",
                 f"{float(np.median(last)):.0f}",
-                f"{saved:.0f} %",
-                f"{by_chance:.0f} %",
+                *(f"{100 * (1 - float(np.mean(each)) / SUITE):.0f} %" for each in (run, by_chance)),
             )
 
 

@@ -105,7 +105,7 @@ def test_running_arm_decides_as_the_table_says() -> None:
         for rate in rates:
             whole = arm("".join(rng.choices("pf", weights=(rate, 1 - rate), k=40)))
             rule = DropRule.after(runs, arms=4, seed=3)
-            test = _looks(rule, whole)
+            test = scenarios_run(rule, whole)
             if test is None:
                 runs.append(whole)
             else:
@@ -118,7 +118,7 @@ def test_running_arm_decides_as_the_table_says() -> None:
     assert drops > 10
 
 
-def _looks(rule: DropRule, run: Run) -> int | None:
+def scenarios_run(rule: DropRule, run: Run) -> int | None:
     """Return after how many scenarios an arm is dropped."""
     passed = {record.sample_id.scenario: record.is_passed for record in run.records}
     tests = [SequentialTest(margin=0.0, largest=1, limit=rule.log_limit) for _ in rule.runs]
