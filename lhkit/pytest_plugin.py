@@ -563,8 +563,8 @@ class Plugin:
         except LhkitError as error:
             self._refuse(session, str(error))
             return
-        if self._gate is not None and self._gate.looks is not None:
-            session.items[:] = _in_order(session.items, samples, self._gate.looks.order)
+        if self._gate is not None and self._gate.analysis is not None:
+            session.items[:] = _in_order(session.items, samples, self._gate.analysis.order)
 
     def _refuse(self, session: pytest.Session, error: str) -> None:
         """End the session with one message, also from a worker of xdist."""
@@ -636,14 +636,14 @@ class Plugin:
         planned = self._planned.get((sample.toolset, sample.path))
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
-        looks = None if self._gate is None else self._gate.looks
+        analysis = None if self._gate is None else self._gate.analysis
         name, repeat = sample.scenario.name, sample.repeat
-        if looks is not None and looks.is_decided and not planned.has_record(name, repeat):
-            pytest.skip(f"decided after {looks.looked} of {len(looks.order)} scenarios")
+        if analysis is not None and analysis.is_decided and not planned.has_record(name, repeat):
+            pytest.skip(f"decided after {analysis.looked} of {len(analysis.order)} scenarios")
         recorded = self._runner.run(planned.record(name, repeat))
         record = recorded.record
-        if looks is not None:
-            looks.record(record.sample_id, record.score.verdict)
+        if analysis is not None:
+            analysis.record(record.sample_id, record.score.verdict)
         item.stash[_REPLIES] = _replies(record)
         if recorded.scores:
             from lhkit.harness.records.score_record import encode_score
@@ -774,8 +774,8 @@ class Plugin:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Complete the run folder, and close the model."""
         if self._recorder is not None:
-            if self._gate is not None and self._gate.looks is not None:
-                self._recorder.selection = self._gate.looks.selection(self._selection)
+            if self._gate is not None and self._gate.analysis is not None:
+                self._recorder.selection = self._gate.analysis.selection(self._selection)
             self._recorder.close()
             if self._recorder.error and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR

@@ -52,7 +52,7 @@ from lhkit.settings import Settings, load_settings
 from lhkit.toolset import load
 
 if TYPE_CHECKING:  # it needs NumPy
-    from lhkit.harness.running.stopping import Looks
+    from lhkit.harness.running.stopping import InterimAnalysis
 
 _SHOWN_REGRESSIONS = 20
 _REASON_CHARS = 300
@@ -217,13 +217,13 @@ class SuitePlanner:
             plan, resumption, execution.context, provenance, concurrency=self.workers
         )
         selection = chosen.selection
-        if self.gate is not None and (looks := self.gate.begin(plan)) is not None:
+        if self.gate is not None and (analysis := self.gate.begin(plan)) is not None:
             if folder is not None:
                 from lhkit.harness.running.stopping import require_startable
 
                 require_startable(folder, before, resumption)
             invocation = invocation.model_copy(update={"order_seed": options.seed})
-            selection = looks.selection(selection)
+            selection = analysis.selection(selection)
         manifest = run_manifest(plan, before, provenance, selection, invocation)
         sources = {score.name: score.source for score in scores}
         manifest = manifest.model_copy(update={"scores": sources} if sources else {})
@@ -354,12 +354,12 @@ class SuiteGate:
     Attributes:
         baseline: the accepted run.
         options: the thresholds, and whether the session stops when it is decided.
-        looks: the always-valid test of a session that may stop.
+        analysis: the always-valid test of a session that may stop.
     """
 
     baseline: Run
     options: "GateOptions"
-    looks: "Looks | None" = None
+    analysis: "InterimAnalysis | None" = None
     _manifest: Manifest = field(default_factory=Manifest)
     _records: list[SampleRecord] = field(default_factory=list)
 
@@ -393,21 +393,23 @@ class SuiteGate:
             ),
         )
 
-    def begin(self, plan: Plan) -> "Looks | None":
+    def begin(self, plan: Plan) -> "InterimAnalysis | None":
         """Return the test that looks at the samples; None if the session does not stop."""
         if self.options.order_seed is not None:
-            from lhkit.harness.running.stopping import Looks, StopRule
+            from lhkit.harness.running.stopping import InterimAnalysis, StopRule
 
             rule = StopRule(baseline=self.baseline, seed=self.options.order_seed)
-            self.looks = Looks(rule, plan.hashes)
-            hashes = {planned.scenario.name: planned.hashes for planned in plan.scenarios}
+            self.analysis = InterimAnalysis(rule, plan.hashes)
+            hashes: dict[str, Sequence[str]] = {
+                planned.scenario.name: planned.hashes for planned in plan.scenarios
+            }
             self._manifest = Manifest(content_hashes=hashes, repeats=plan.repeats)
-        return self.looks
+        return self.analysis
 
     def stopped_lines(self) -> Iterator[str]:
         """Yield that the session stopped when it was decided, and how to run the rest."""
-        selection = None if self.looks is None else self.looks.selection(None)
-        if self.looks is not None and self.looks.is_decided and selection is not None:
+        selection = None if self.analysis is None else self.analysis.selection(None)
+        if self.analysis is not None and self.analysis.is_decided and selection is not None:
             yield load_catalog("en").text(
                 "eval.stopped",
                 taken=selection.taken,
@@ -430,7 +432,7 @@ class SuiteGate:
         if not self._records:
             return None
         manifest = self._manifest
-        if self.looks is not None and (part := self.looks.selection(None)) is not None:
+        if self.analysis is not None and (part := self.analysis.selection(None)) is not None:
             manifest = manifest.model_copy(update={"selection": part})
         run = Run(records=self._records, name="this session", manifest=manifest)
         return check_thresholds(run, self.options, load_catalog("en"), baseline=self.baseline)

@@ -96,7 +96,7 @@ def test_stopping_drops_arms_as_a_matrix_does() -> None:
     for passed, expected in zip(results, found, strict=True):
         runs: list[Run] = []
         for row, number in zip(passed, expected, strict=True):
-            whole = arm("".join("fp"[value] for value in row))
+            whole = arm("".join("fp"[int(value)] for value in row))
             looked = scenarios_run(DropRule.after(runs, arms=4, seed=3), whole)
             assert (looked or 40) == number
             part = replace(whole, records=whole.records[:number])

@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
-from lhkit import scale
+from lhkit import app, scale
 from lhkit.base.errors import UsageError
+from lhkit.cli import matrix as matrix_module
 from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel
 from lhkit.cli.matrix import MatrixOptions, run_matrix
+from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.authoring.reference import REFERENCE_MODELS
 from lhkit.harness.results.results import Run
 from lhkit.harness.scenarios.scenario_filter import StoppedRun, random_key
+from lhkit.models.base import ChatModel
+from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -203,6 +207,45 @@ async def test_arms_on_replicas_are_run_one_by_one_and_dropped(
     await suite.run(["gold", "silent"], more={"ray": "local"})
     assert opened == ["cluster", "gold", "silent"]
     assert suite.arm("silent").manifest.selection is not None
+
+
+CHAT = """
+- id: chat-{n}
+  ac: AC-12
+  locale: en
+  world: {{now: "2026-06-15T09:00:00+09:00"}}
+  turns: [{{user: hello, reply: {{matches: '\\S'}}}}]
+"""
+
+
+async def test_dropped_arm_of_a_served_model_is_finished(
+    suite: Suite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def opened(
+        choice: app.ModelChoice, _settings: Settings, **_: object
+    ) -> AsyncIterator[ChatModel]:
+        name = choice.name or ""
+        identity = ModelIdentity(
+            model=name, base_url=choice.base_url or "", dialect=choice.known_dialect or "openai"
+        )
+        answer = "hello" if name == "good" else ""
+        yield ScriptedModel(lambda _request: say(answer), identity=identity)
+
+    monkeypatch.setattr(matrix_module, "open_model", opened)
+    text = "".join(CHAT.format(n=n) for n in range(20))
+    (suite.folder / "some.yaml").write_text(text, encoding="utf-8")
+    options = {"base_url": "http://served:1", "concurrency": 1}
+    await suite.run(["good", "bad"], **options)
+    assert "[2/2] bad\n" in capsys.readouterr().out
+    await suite.run(["good", "bad"], **options)
+    assert "[2/2] bad: dropped before, not run again." in capsys.readouterr().out
+    assert len(suite.arm("bad").manifest.invocations) == 1
+    await suite.run(["good", "bad"], seed=1, **options)  # another order: it does not stand
+    assert suite.arm("bad").manifest.invocations[-1].order_seed == 1
+    await suite.run(["good", "bad"], is_stopping=False, **options)
+    assert "dropped" not in capsys.readouterr().out.rpartition("[2/2]")[2]
+    assert len(suite.arm("bad").records) == 20
 
 
 async def test_thresholds_are_checked_on_the_scenarios_of_a_dropped_arm(

@@ -153,7 +153,7 @@ def require_startable(folder: Path, before: Manifest, resumed: Resumption) -> No
         )
 
 
-class Looks:
+class InterimAnalysis:
     """The tests of one run, while it is running.
 
     Args:
@@ -242,7 +242,7 @@ class Looks:
         )
 
 
-class Stopping(Looks):
+class Stopping(InterimAnalysis):
     """The tests of a planned run, and the samples that it runs until they decide."""
 
     def __init__(self, rule: Rule, plan: Plan) -> None:
