@@ -34,12 +34,14 @@ from lhkit.harness.records.resume import (
     unverified_models,
 )
 from lhkit.harness.records.store import read_manifest, read_records
-from lhkit.harness.report.terminal import matrix_view
+from lhkit.harness.report.terminal import halves_view, matrix_view
+from lhkit.harness.results.choosing import HALVES, choose_runs, write_halves
 from lhkit.harness.results.results import Run
+from lhkit.harness.running.descriptions import check_descriptions
 from lhkit.harness.running.plan import ModelSource
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import score_prepared
-from lhkit.harness.running.suite import Suite, expand_arms, load_suite
+from lhkit.harness.running.suite import Suite, arms_by_setting, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.scores import figure_lines
 from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line, policy_lines
@@ -84,6 +86,9 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     app.require_toolset(scenarios, suite.toolset)
     chosen = choose_scenarios(scenarios, suite)
     toolset = load(arms[0].options.toolset)
+    for name, wording in suite.descriptions.items():
+        place = f"{options.suite}: descriptions.{name}"
+        check_descriptions(wording, toolset, chosen.scenarios, place=place)
     evaluations: dict[str, Evaluation] = {}
     for arm in arms:
         base_url = arm.options.base_url or settings.base_url
@@ -106,7 +111,16 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     matrix = _Matrix(evaluations, console, catalog)
     with spelled(lambda text: in_suite(catalog.translate(text))):  # an option has another name here
         runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
-    console.print(matrix_view(runs, catalog, title=options.suite.stem))
+    title, results = options.suite.stem, options.runs_dir / options.suite.stem
+    settings_of_arms = [names for names in arms_by_setting(arms) if len(names) > 1]
+    if settings_of_arms:
+        by_name = dict(runs)
+        compared = [[(name, by_name[name]) for name in names] for names in settings_of_arms]
+        choices = choose_runs(compared, seed=suite.halves_seed)
+        write_halves(results / HALVES, choices)
+        console.print(halves_view(runs, choices, catalog, title=title))
+    else:
+        console.print(matrix_view(runs, catalog, title=title))
     for name, run in runs:
         lines = dialect_lines(*dialect_use(run.records), catalog)
         print_lines((f"{name}: {line}" for line in lines), console)
