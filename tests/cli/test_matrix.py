@@ -340,7 +340,7 @@ async def test_matrix_chooses_descriptions_on_one_half(
     better, seed, not_compared = {
         "en": (
             "good is better than default on the half that did not choose it: +100.0 ",
-            "Random halves (seed 5): 12 scenarios choose, 12 compare",
+            "Random halves (seed 5): 12 scenarios to choose, 12 scenarios to compare",
             "vs. first arm: paired",
         ),
         "ko": (
@@ -418,7 +418,7 @@ async def test_matrix_chooses_descriptions_for_each_model(
         ('list_habits = " "', "suite.toml: descriptions.short.list_habits: must be more than"),
         ("list_habits = 3", "suite.toml: descriptions.short.list_habits: must be a text or"),
         ("list_habits = {ko = 3}", "suite.toml: descriptions.short.list_habits.ko: must be a text"),
-        ("list_habits = {}", "suite.toml: descriptions.short.list_habits: "),
+        ("list_habits = {}", "suite.toml: descriptions.short: list_habits: has no text"),
         (
             'list_habits = {kr = "x"}',
             "suite.toml: descriptions.short: list_habits: there is no language 'kr': choose one "

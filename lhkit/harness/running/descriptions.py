@@ -126,9 +126,11 @@ def _language_issue(
     tools: Mapping[str, ToolDefinition],
     scenarios: Iterable[Scenario],
 ) -> str:
-    """Return which key of a text is no language; empty if all are."""
+    """Return which key of a text is no language, or that there is none; empty if all are."""
     if isinstance(text, str):
         return ""
+    if not text:
+        return "has no text: write one, or one for each language"
     known = dict.fromkeys([*available_locales(), *(scenario.locale for scenario in scenarios)])
     for locale in text:
         if key in tools and locale in _parameters(tools[key]):
