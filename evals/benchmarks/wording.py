@@ -18,7 +18,7 @@ from figures import Figure, Measurement
 from numpy.typing import NDArray
 
 from lhkit.harness.figures.halves import decide
-from lhkit.harness.figures.statistics import sign_flip
+from lhkit.harness.figures.statistics import holm, sign_flip
 
 Counts = NDArray[np.int64]
 
@@ -143,6 +143,21 @@ def power(points: int, scenarios: int, *, shared: float = 0.5) -> tuple[float, f
     )
 
 
+def all_pairs(points: int, scenarios: int, *, shared: float = 0.5) -> float:
+    """Return how often the planted wording is found by the test of all pairs on all scenarios.
+
+    That is `lhkit compare` of the three runs: corrected (Holm) for three pairs.
+    """
+    rng = np.random.default_rng([900, points, scenarios])
+    rates = (FIRST, FIRST - points / 100, FIRST + points / 100)
+    found = []
+    for counts in Setup(rates=rates, scenarios=scenarios, shared=shared).draw(rng):
+        gains = [counts[:, b] - counts[:, a] for a, b in ((0, 2), (0, 1), (1, 2))]
+        corrected = holm([sign_flip(gain.tolist()) for gain in gains])
+        found.append(corrected[0] < LEVEL and gains[0].sum() > 0)
+    return share(found)
+
+
 def bad_only(points: int, scenarios: int) -> float:
     """Return how often the only other wording is called better although it is worse."""
     rng = np.random.default_rng([800, points, scenarios])
@@ -205,6 +220,11 @@ def main() -> None:
         )
     head = ("difference", *(f"{n:,} scenarios" for n in POWER_SCENARIOS))
     print(f"\n{table(head, rows)}", flush=True)
+    whole = [
+        [f"{points}", *(f"{all_pairs(points, n):.0f} %" for n in POWER_SCENARIOS)]
+        for points in POINTS
+    ]
+    print(f"\nall pairs on all scenarios\n\n{table(head, whole)}", flush=True)
     figures.write(
         "wording",
         Measurement(

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 def _require_texts(wording: Mapping[str, T]) -> Mapping[str, T]:
     if not wording:
-        raise ValueError('has no texts: write a tool and its description, find_item = "…"')
+        raise ValueError('has no texts: write a tool and its description, `find_item = "…"`')
     return wording
 
 
