@@ -35,12 +35,14 @@ from lhkit.harness.records.resume import (
     unverified_models,
 )
 from lhkit.harness.records.store import read_manifest, read_records
-from lhkit.harness.report.terminal import matrix_view
+from lhkit.harness.report.terminal import halves_view, matrix_view
+from lhkit.harness.results.choosing import HALVES, choose_runs, write_halves
 from lhkit.harness.results.results import Run
+from lhkit.harness.running.descriptions import check_descriptions
 from lhkit.harness.running.plan import ModelSource, Plan
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import score_prepared
-from lhkit.harness.running.suite import Suite, expand_arms, load_suite
+from lhkit.harness.running.suite import Arm, Suite, arms_by_setting, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.scores import figure_lines
 from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line, policy_lines
@@ -89,11 +91,9 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     suite = _with_project(suite, options.suite, settings)
     suite = suite.model_copy(update=dict(options.values()))
     arms = expand_arms(suite, folder)
-    if options.stop_when_decided and len(arms) < 2:
-        raise UsageError(
-            f"--stop-when-decided drops arms that are worse than others, and {options.suite} has "
-            "one arm: give an axis several values, or leave the option out"
-        )
+    by_setting = [names for names in arms_by_setting(arms) if len(names) > 1]
+    if options.stop_when_decided:
+        _require_droppable(options.suite, arms, is_choosing=bool(by_setting))
     if isinstance(suite.scenarios, str):
         paths = scenarios_at((), suite.toolset, suite.scenarios)
     else:
@@ -102,6 +102,9 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     app.require_toolset(scenarios, suite.toolset)
     chosen = choose_scenarios(scenarios, suite)
     toolset = load(arms[0].options.toolset)
+    for name, wording in suite.descriptions.items():
+        place = f"{options.suite}: descriptions.{name}"
+        check_descriptions(wording, toolset, chosen.scenarios, place=place)
     evaluations: dict[str, Evaluation] = {}
     for arm in arms:
         base_url = arm.options.base_url or settings.base_url
@@ -125,7 +128,15 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     matrix = _Matrix(evaluations, console, catalog, order_seed=seed)
     with spelled(lambda text: in_suite(catalog.translate(text))):  # an option has another name here
         runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
-    console.print(matrix_view(runs, catalog, title=options.suite.stem, order_seed=seed))
+    title, results = options.suite.stem, options.runs_dir / options.suite.stem
+    if by_setting:
+        by_name = dict(runs)
+        compared = [[(name, by_name[name]) for name in names] for names in by_setting]
+        choices = choose_runs(compared, seed=suite.halves_seed)
+        write_halves(results / HALVES, choices)
+        console.print(halves_view(runs, choices, catalog, title=title))
+    else:
+        console.print(matrix_view(runs, catalog, title=title, order_seed=seed))
     for name, run in runs:
         lines = dialect_lines(*dialect_use(run.records), catalog)
         print_lines((f"{name}: {line}" for line in lines), console)
@@ -137,6 +148,24 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
             lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
             print_lines((f"{name}: {line}" for line in lines), console)
     return _check_arms(runs, suite, console, catalog)
+
+
+def _require_droppable(suite: Path, arms: Sequence[Arm], *, is_choosing: bool) -> None:
+    """Check that arms of a suite may be dropped while they run.
+
+    Raises:
+        UsageError: there is only one, or some differ in their descriptions.
+    """
+    if len(arms) < 2:
+        raise UsageError(
+            f"--stop-when-decided drops arms that are worse than others, and {suite} has "
+            "one arm: give an axis several values, or leave the option out"
+        )
+    if is_choosing:
+        raise UsageError(
+            f"--stop-when-decided does not run all scenarios of an arm, and {suite} "
+            "chooses descriptions on one half of them for the other: leave the option out"
+        )
 
 
 def _with_project(suite: Suite, file: Path, settings: Settings) -> Suite:

@@ -11,6 +11,7 @@ import pytest
 import scripted_sample
 import stopping
 import stopping_arms
+import wording
 from figures import Machine
 
 from lhkit.harness.figures.sequential import SequentialTest
@@ -120,3 +121,29 @@ def test_stopping_decides_as_the_sequential_test(monkeypatch: pytest.MonkeyPatch
             gain = int(truth.sums[kind])
             test.add([int(np.sign(gain))] * abs(gain) + [0] * (3 - abs(gain)))
         assert (test.direction, test.looked) == (direction, number)
+
+
+def test_wording_counts_a_planted_wording_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wording, "RUNS", 20)
+    sure = wording.Setup(rates=(0.0, 0.0, 1.0), scenarios=40)
+    calls = [*sure.calls(np.random.default_rng(0))]
+    assert calls == [(2, 0)] * 20
+    worse = wording.Setup(rates=(1.0, 0.0), scenarios=40)
+    assert [*worse.calls(np.random.default_rng(0))] == [(0, 0)] * 20
+
+
+@pytest.mark.parametrize(
+    ("alike", "shared", "is_equal", "are_alike"),
+    [(1.0, 0.0, False, True), (0.0, 1.0, True, False), (1.0, 1.0, True, True)],
+)
+def test_wording_draws_samples_that_are_alike_or_shared(
+    monkeypatch: pytest.MonkeyPatch, alike: float, shared: float, is_equal: bool, are_alike: bool
+) -> None:
+    monkeypatch.setattr(wording, "RUNS", 50)
+    rates = (0.5, 0.5)
+    setup = wording.Setup(rates=rates, scenarios=60, samples=3, alike=alike, shared=shared)
+    counts = setup.draw(np.random.default_rng(0))
+    assert counts.shape == (50, 60, 2)
+    assert counts.mean() == pytest.approx(1.5, abs=0.1)
+    assert bool((counts[..., 0] == counts[..., 1]).all()) == is_equal
+    assert bool(np.isin(counts, (0, 3)).all()) == are_alike

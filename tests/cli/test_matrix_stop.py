@@ -261,3 +261,13 @@ async def test_matrix_of_one_arm_has_nothing_to_drop(suite: Suite) -> None:
     options = MatrixOptions(suite=file, runs_dir=suite.folder, stop_when_decided=True)
     with pytest.raises(UsageError, match="has one arm"):
         await run_matrix(options, suite.settings)
+
+
+async def test_matrix_does_not_drop_arms_that_differ_in_descriptions(suite: Suite) -> None:
+    file = suite.folder / "words.toml"
+    axis = "[arms]\nmodels = ['gold']\n[descriptions.short]\nadd_habit = 'x'"
+    text = f"scenarios = ['some.yaml']\n{axis}"
+    file.write_text(text, encoding="utf-8")
+    options = MatrixOptions(suite=file, runs_dir=suite.folder, stop_when_decided=True)
+    with pytest.raises(UsageError, match="chooses descriptions on one half"):
+        await run_matrix(options, suite.settings)

@@ -869,7 +869,7 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
         notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
     if unknown:
         notes.append(catalog.text("matrix.powerless", best=best, names=", ".join(unknown)))
-    columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
+    columns = (*ARM_FIGURES, "difference")
     return Table(
         title=title,
         columns=_row(*(catalog.text(f"matrix.{name}") for name in columns)),
@@ -897,20 +897,29 @@ def _part_line(arm: Arm, catalog: Catalog) -> str:
 
 
 def _arm_row(arm: Arm, catalog: Catalog) -> tuple[Cell, ...]:
-    total, comparison = arm.summary.total, arm.comparison
-    rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{interval_text(total.interval)}"
-    if total.invalid:
-        rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
+    comparison = arm.comparison
     difference = NOTHING
     if comparison is not None and comparison.difference is not None:
         points_text = difference_text(comparison.difference, comparison.interval, digits=0)
         difference = f"{points_text}\np {p_value(arm.p_first or 0.0).removeprefix('= ')}"
+    return (*arm_figures(arm.name, arm.summary, catalog), Cell(difference))
+
+
+ARM_FIGURES = ("arm", "pass", "calls", "violations", "turn", "first_token")
+"""The columns of `arm_figures`, under `[matrix]` in the locales."""
+
+
+def arm_figures(name: str, summary: Summary, catalog: Catalog) -> tuple[Cell, ...]:
+    """Return the figures of one run of a suite."""
+    total = summary.total
+    rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{interval_text(total.interval)}"
+    if total.invalid:
+        rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
     return _row(
-        _code(arm.name),
+        _code(name),
         rate,
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
         f"{total.blocked} / {total.occurred}",
         _p50_p95(total.turn, catalog),
-        _p50_p95(arm.summary.times["first_token"], catalog),
-        difference,
+        _p50_p95(summary.times["first_token"], catalog),
     )
