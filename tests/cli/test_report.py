@@ -23,4 +23,4 @@ def test_report_writes_a_part_of_a_large_run_and_all_of_it(
         assert (code, out, err) == (0, f"Report: {page}\n", "")
         html = page.read_text(encoding="utf-8")
         assert html.count('id="s-') == count
-        assert ("`lhkit report RUN --all`" in html) is (count == 2)
+        assert ("lhkit report RUN --all" in html) is (count == 2)

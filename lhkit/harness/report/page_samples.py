@@ -118,33 +118,35 @@ def _bounded_parts(
     parts = []
     for number, (kind, items) in enumerate(kinds.items()):
         share_bytes = left_bytes // (len(kinds) - number)
-        lines, used_bytes = _fitting(_spread(items, scenario), render, share_bytes)
+        lines, used_bytes = _fitting(items, _spread(items, scenario), render, share_bytes)
         left_bytes -= used_bytes
         parts.append(PagePart(kind=kind, count=len(items), lines=lines))
     return parts
 
 
 def _fitting(
-    items: Iterable[_Item], render: "Callable[[_Item], Markup]", most_bytes: int
+    items: Sequence[_Item],
+    positions: Iterable[int],
+    render: "Callable[[_Item], Markup]",
+    most_bytes: int,
 ) -> "tuple[list[Markup], int]":
     """Return the rendered items that fit, and their size; one that is too large is left out."""
-    lines, size_bytes = [], 0
-    for item in items:
-        line = render(item)
+    lines, size_bytes = {}, 0
+    for position in positions:
+        line = render(items[position])
         line_bytes = len(line.encode())
         if size_bytes + line_bytes <= most_bytes:
-            lines.append(line)
+            lines[position] = line
             size_bytes += line_bytes
-    return lines, size_bytes
+    return [lines[position] for position in sorted(lines)], size_bytes
 
 
-def _spread(items: Sequence[_Item], scenario: Callable[[_Item], str]) -> list[_Item]:
-    """Return up to `MAX_SAMPLES` items of as many scenarios as possible, in their order."""
+def _spread(items: Sequence[_Item], scenario: Callable[[_Item], str]) -> list[int]:
+    """Return the positions of up to `MAX_SAMPLES` items, first one of each scenario."""
     seen: Counter[str] = Counter()
     rounds = []
     for position, item in enumerate(items):
         name = scenario(item)
         rounds.append((seen[name], position))
         seen[name] += 1
-    chosen = sorted(position for _, position in sorted(rounds)[:MAX_SAMPLES])
-    return [items[position] for position in chosen]
+    return [position for _, position in sorted(rounds)[:MAX_SAMPLES]]

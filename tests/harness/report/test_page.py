@@ -302,12 +302,12 @@ def sample_ids(html: str) -> list[str]:
         (
             ENGLISH,
             "3 of 8 with violations that occurred, 3 of 8 failed, 3 of 8 invalid, 3 of 8 passed. "
-            "All of them: `lhkit report RUN --all`",
+            "All of them: lhkit report RUN --all",
         ),
         (
             KOREAN,
             "일어난 위반 8개 중 3개, 실패 8개 중 3개, 무효 8개 중 3개, 통과 8개 중 3개. "
-            "전체는 `lhkit report RUN --all`",
+            "전체는 lhkit report RUN --all",
         ),
     ],
 )
@@ -343,9 +343,15 @@ def test_page_of_a_large_run_shows_as_many_scenarios_as_possible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(page_samples, "MAX_SAMPLES", 3)
-    html = html_page(large_run(2, repeats=4), ENGLISH, name="x")
+    run = large_run(2, repeats=4)
+    html = html_page(run, ENGLISH, name="x")
     shown = [each for each in sample_ids(html) if each.startswith("failed")]
     assert shown == ["failed-0-0", "failed-0-1", "failed-1-0"]
+    one_bytes = len(page_samples.sample_parts(run, ENGLISH)[0].lines[0].encode())
+    monkeypatch.setattr(page_samples, "MAX_SAMPLE_BYTES", 10 * one_bytes)
+    few = html_page(run, ENGLISH, name="x")
+    shown = [each for each in sample_ids(few) if each.startswith("failed")]
+    assert shown == ["failed-0-0", "failed-1-0"]
 
 
 def test_page_of_long_samples_has_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +388,7 @@ def test_page_of_a_large_comparison_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     section = html.partition('id="flips"')[2].partition("</section>\n")[0]
     assert section.count("<noscript>") == 3
     more = len(flips.improvements) - 3
-    assert f"… and {more} more: `lhkit report RUN --baseline BASELINE --all`" in section
+    assert f"… and {more} more: lhkit report RUN --baseline BASELINE --all" in section
     whole = html_page(after, ENGLISH, name="x", comparison=flips, is_whole=True)
     assert "--all" not in whole
     section = whole.partition('id="flips"')[2].partition("</section>\n")[0]
