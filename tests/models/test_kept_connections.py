@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from typing import Any, TypeAlias
 
 import pytest
@@ -14,7 +14,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.client import transport
 from lhkit.models.client.client import HttpModel
 from lhkit.models.client.openai_chat import OpenAiHttp
-from lhkit.models.client.transport import Connection, Endpoint, open_session
+from lhkit.models.client.transport import Connection, Endpoint, StreamLimits, open_session
 from lhkit.models.client.vllm import VllmHttp
 from tests.models.fake_vllm import chat_completion, completion
 
@@ -269,6 +269,29 @@ async def test_client_closes_a_connection_with_too_long_a_stream(
         assert await asyncio.wait_for(server.ended.get(), 120) == 1
         await model._connection.post("/tokenize", {})
     assert server.requests == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "is_too_long"),
+    [
+        ([b"12345\n12345\n"], False),
+        ([b"12345", b"\n12345\n1234", b"5"], False),
+        ([b"\n", b"", b"12345", b"\n"], False),
+        ([b"123456"], True),
+        ([b"1\n123456\n1"], True),
+        ([b"1\n123456"], True),
+        ([b"123", b"456\n"], True),
+        ([b"1\n123", b"45", b"6"], True),
+    ],
+)
+async def test_stream_limits_the_length_of_a_line(
+    monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], *, is_too_long: bool
+) -> None:
+    monkeypatch.setattr(transport, "MAX_LINE_BYTES", 5)
+    limits = StreamLimits("http://localhost", max_tokens=1)
+    with pytest.raises(StreamBrokenError) if is_too_long else nullcontext():
+        for each in chunks:
+            limits.count(each)
 
 
 async def test_client_does_not_wait_for_the_end_of_a_stream_that_is_done() -> None:

@@ -7,7 +7,7 @@ conversation, `scoring` scores it.
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -274,10 +274,16 @@ async def run_prepared(
                 thread=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
                 wall=wall,
             )
+        # a scripted model answers at once: it has no tokens that wait
+        is_waiting = concurrency > 1 and runner is None and not callable(model)
+        scoring = (
+            stack.enter_context(ThreadPoolExecutor(1, "lhkit-scoring")) if is_waiting else None
+        )
         execution = new_execution(
             prepared,
             model,
             wall=wall,
+            scoring=scoring,
             started_at=provenance.started_at,
             concurrency=min(concurrency, max(1, len(plan.hashes))),
             runner=runner,
@@ -321,6 +327,7 @@ def new_execution(
     clock: Callable[[], float],
     runner: SampleRunner | None = None,
     writer: "_JournalWriter | None" = None,
+    scoring: Executor | None = None,
     keep_records: bool = True,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> "Execution":
@@ -335,6 +342,7 @@ def new_execution(
         clock: monotonic seconds.
         runner: as in `replay`.
         writer: writes the records; None if the caller does.
+        scoring: scores the samples; None for the thread that runs them.
         keep_records: as in `replay`.
         sleep: as in `replay`.
     """
@@ -346,6 +354,7 @@ def new_execution(
         begun_s=clock(),
         started_at=started_at,
         wall=wall,
+        scoring=scoring,
     )
     return Execution(
         context=context,

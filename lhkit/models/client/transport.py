@@ -181,9 +181,12 @@ class StreamLimits:
         Raises:
             StreamBrokenError: the stream exceeds a limit.
         """
-        lines = chunk.split(b"\n")
-        longest = max(self._line_bytes + len(lines[0]), len(max(lines, key=len)))
-        self._line_bytes = len(lines[-1]) + (self._line_bytes if len(lines) == 1 else 0)
+        last = len(chunk) - chunk.rfind(b"\n") - 1
+        longest = self._line_bytes + len(chunk)  # at most
+        if longest > MAX_LINE_BYTES:
+            lines = chunk.split(b"\n")
+            longest = max(self._line_bytes + len(lines[0]), *map(len, lines))
+        self._line_bytes = last if last < len(chunk) else self._line_bytes + last
         self._bytes += len(chunk)
         self._events += chunk.count(b"data:")
         if longest > MAX_LINE_BYTES:
@@ -405,6 +408,8 @@ async def _read_end(response: "aiohttp.ClientResponse") -> None:
     """Read the end of a body whose content is complete, so that its connection is used again."""
     import aiohttp
 
+    if response.content.at_eof():
+        return
     with suppress(aiohttp.ClientError, OSError):  # OSError: also a timeout
         async with asyncio.timeout(_END_S):
             while not response.content.at_eof():
