@@ -29,6 +29,10 @@ NEW = HEAD + INFO % (
 )
 
 
+CPU = HEAD + INFO % (  # of vLLM 0.32, shortened
+    'block_size="32",engine="0",kv_cache_max_concurrency="33.04841149773071",'
+    'kv_cache_memory_bytes="2147483648",kv_cache_size_tokens="270732",num_gpu_blocks="21845"'
+)
 CARD = INFO % 'kv_cache_size_tokens="7400000"'
 
 
@@ -58,6 +62,7 @@ async def test_capacity_is_the_batch_size_of_our_server(
         (NEW, Capacity(conversations=56, source="cache", cache_tokens=466_000)),
         (OLD, Capacity(conversations=16, source="cache", cache_tokens=65_536)),
         (OLD * 2, Capacity(conversations=16, source="cache", cache_tokens=131_072)),
+        (CPU, Capacity(conversations=16, source="cache", cache_tokens=270_732)),
         (CARD, Capacity(conversations=64, source="cache", cache_tokens=7_400_000)),
         (INFO % 'kv_cache_size_tokens="None"', Capacity(conversations=16, source="vllm")),
         ("no metrics here", Capacity(conversations=16, source="vllm")),

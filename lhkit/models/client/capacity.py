@@ -22,6 +22,7 @@ _CONVERSATION_TOKENS = 8192
 """The most that one conversation of lhkit may fill of the server's cache."""
 
 _CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
+_GIVEN_BYTES = re.compile(r'kv_cache_memory_bytes="\d')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 CapacitySource: TypeAlias = Literal["batch", "cache", "vllm", "unknown"]
@@ -56,19 +57,22 @@ async def read_capacity(model: ChatModel) -> Capacity:
     A server of lhkit reports its batch size: fewer conversations leave it idle, more wait in its
     queue, which distorts their timings. Another vLLM reports at `/metrics` how many tokens its
     cache holds, but not its batch size, nor whether it runs on a card: as many conversations as
-    fit, at least 16 and at most 64. A vLLM without metrics gets 16, any other server 8.
+    fit, at least 16 and at most 64. A cache whose size was given in bytes, as CPU builds are
+    started, and a vLLM without metrics get 16, any other server 8.
     """
     capacity = default_capacity(model.identity)
     if not isinstance(model, HttpModel) or capacity.source != "vllm":
         return capacity
     if model.max_num_seqs:
         return Capacity(conversations=model.max_num_seqs, source="batch")
-    tokens = 0
+    metrics = ""
     with suppress(ModelError):
-        tokens = parse_cache_tokens(await model.read_metrics())
+        metrics = await model.read_metrics()
+    tokens = parse_cache_tokens(metrics)
     if not tokens:
         return capacity
-    fitting = min(_MOST_FOREIGN, max(MAX_NUM_SEQS, tokens // _CONVERSATION_TOKENS))
+    most = MAX_NUM_SEQS if _GIVEN_BYTES.search(metrics) else _MOST_FOREIGN
+    fitting = min(most, max(MAX_NUM_SEQS, tokens // _CONVERSATION_TOKENS))
     return Capacity(conversations=fitting, source="cache", cache_tokens=tokens)
 
 
