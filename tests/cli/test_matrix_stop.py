@@ -183,6 +183,7 @@ async def test_matrix_that_may_drop_replaces_no_whole_arm(suite: Suite) -> None:
     with pytest.raises(UsageError, match="may stop early would replace"):
         await suite.run(["gold", "silent"])
     assert len(suite.arm("silent").records) == 20
+    assert len(suite.arm("gold").manifest.invocations) == 3  # the first arm is always whole
 
 
 async def test_arms_on_replicas_are_run_one_by_one_and_dropped(
