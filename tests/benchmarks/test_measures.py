@@ -5,10 +5,13 @@ from pathlib import Path
 
 import approvals
 import dispatch_latency
+import large_run
 import margins
 import numpy as np
 import pytest
+import results
 import scripted_sample
+import start_up
 import stopping
 import stopping_arms
 import wording
@@ -29,6 +32,30 @@ def test_scripted_sample_replays_and_summarizes(tmp_path: Path) -> None:
     assert scripted_sample.summarize(tmp_path / "run", 4).peak_mib > 10
     with pytest.raises(AssertionError, match="4 of 5"):
         scripted_sample.summarize(tmp_path / "run", 5)
+    scripted_sample.drive(2, tmp_path / "drive", repeats=3)
+    scripted_sample.summarize(tmp_path / "drive" / "driven", 6)
+
+
+def test_large_run_measures_each_step_and_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = large_run.measure_steps(3, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(large_run, "PAGE_SAMPLES", 6)
+        large_run.write_run(Run.load(tmp_path / "run"), tmp_path / "page")
+    run = Run.load(tmp_path / "page")
+    assert [str(each.score.verdict) for each in run.records].count("fail") == 2
+    assert len({each.sample_id for each in run.records}) == 6
+    page = {"mb": 1.0, "mib": 1.0, "cpu_s": 1.0}
+    measured = large_run.build_measurement([steps, steps], page, MACHINE)
+    assert {*results.FELT["large_run"]} <= {figure.what for figure in measured.figures}
+
+
+def test_results_show_the_figures_of_start_up_that_people_feel() -> None:
+    names = [*start_up.GOALS_S, start_up.WHOLE, start_up.VERSION, start_up.HELP]
+    peers = [other for other, *_ in start_up.COMPARISONS]
+    measured = start_up.build_measurement({name: [1.0] for name in (*names, *peers)}, MACHINE, {})
+    assert {*results.FELT["start_up"]} <= {figure.what for figure in measured.figures}
 
 
 @pytest.mark.anyio

@@ -4,17 +4,20 @@ import base64
 import hashlib
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from lhkit.base.locales import Catalog, load_catalog
-from lhkit.harness.records.record import Verdict
+from lhkit.harness.figures.metrics import Summary, summarise
+from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.report import page_samples
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.metadata import eval_command, run_metadata
 from lhkit.harness.report.page import html_page
+from lhkit.harness.results import results
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.toolset import criteria_of, load
@@ -397,3 +400,15 @@ def test_page_of_a_large_comparison_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 def test_report_limits_keep_a_page_below_10_megabytes() -> None:
     assert page_samples.MAX_SAMPLE_BYTES + page_samples.MAX_FLIP_BYTES < 9_500_000
+
+
+def test_page_sums_up_a_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def count(records: Sequence[SampleRecord]) -> Summary:
+        counts.append(len(records))
+        return summarise(records)
+
+    monkeypatch.setattr(results, "summarise", count)
+    html_page(run_of(*FULL_RUN.records), ENGLISH, name="x")
+    assert counts == [3]
