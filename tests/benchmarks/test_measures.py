@@ -1,5 +1,6 @@
 """One small round of the benchmarks that need no server and no peer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import approvals
@@ -9,10 +10,15 @@ import numpy as np
 import pytest
 import scripted_sample
 import stopping
+import stopping_arms
 import wording
 from figures import Machine
 
 from lhkit.harness.figures.sequential import SequentialTest
+from lhkit.harness.figures.statistics import holm
+from lhkit.harness.results.results import Run
+from lhkit.harness.running.stopping import DropRule
+from tests.harness.results.test_arms import arm, dropped, scenarios_run
 
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
 
@@ -81,6 +87,27 @@ def test_stopping_simulates_differences_exactly_at_the_margin() -> None:
             assert truth.sums @ truth.odds / (truth.sizes @ truth.odds) == pytest.approx(
                 -margin / 100
             )
+
+
+def test_stopping_drops_arms_as_a_matrix_does() -> None:
+    matrix = stopping_arms.Matrix(rates=(0.6, 0.2, 0.9, 0.3), alike=0.5)
+    results = matrix.draw(np.random.default_rng(1), runs=12)[:, :, :40]
+    found = stopping_arms.scenarios_run(results)
+    assert len(np.unique(found)) > 5
+    for passed, expected in zip(results, found, strict=True):
+        runs: list[Run] = []
+        for row, number in zip(passed, expected, strict=True):
+            whole = arm("".join("fp"[int(value)] for value in row))
+            looked = scenarios_run(DropRule.after(runs, arms=4, seed=3), whole)
+            assert (looked or 40) == number
+            part = replace(whole, records=whole.records[:number])
+            runs.append(whole if looked is None else dropped(part, "x", looked))
+
+
+def test_stopping_counts_rejected_hypotheses_as_holm() -> None:
+    p_values = np.random.default_rng(1).random((200, 6)) ** 4
+    for row, number in zip(p_values, stopping_arms.rejected(p_values), strict=True):
+        assert sum(p < 0.05 for p in holm(row.tolist())) == number
 
 
 def test_stopping_decides_as_the_sequential_test(monkeypatch: pytest.MonkeyPatch) -> None:

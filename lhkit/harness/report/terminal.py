@@ -82,10 +82,17 @@ def comparison_view(
 
 
 def matrix_view(
-    runs: Sequence[tuple[str, Run]], catalog: Catalog, *, title: str = ""
+    runs: Sequence[tuple[str, Run]],
+    catalog: Catalog,
+    *,
+    title: str = "",
+    order_seed: int | None = None,
 ) -> RenderableType:
-    """Return one row for each (arm, run), with its difference from the first arm."""
-    table = matrix_table(compare_arms(runs), catalog, title=title)
+    """Return one row for each (arm, run), with its difference from the first arm.
+
+    `order_seed` is that of `compare_arms`.
+    """
+    table = matrix_table(compare_arms(runs, order_seed=order_seed), catalog, title=title)
     return table_view(table, title=title)
 
 

@@ -6,6 +6,7 @@ Reads run folders; `run` and `store` write them.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
@@ -158,6 +159,10 @@ class Run:
 
     def summary(self) -> Summary:
         """Return counts, rates and latencies of the run."""
+        return self._summary
+
+    @cached_property
+    def _summary(self) -> Summary:  # a report with its charts reads it five times
         return replace(
             summarise(self.records),
             time_breakdown=self.manifest.time_breakdown(),

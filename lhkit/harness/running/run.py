@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
@@ -25,6 +24,7 @@ from lhkit.base.errors import (
     StreamBrokenError,
     StreamStalledError,
     UsageError,
+    require_packages,
 )
 from lhkit.base.locales import load_catalog
 from lhkit.base.text import percent
@@ -70,7 +70,7 @@ from lhkit.settings import load_settings
 from lhkit.toolset import ToolsetSource, load_toolset
 
 if TYPE_CHECKING:  # they need NumPy
-    from lhkit.harness.running.stopping import Stopping, StopRule
+    from lhkit.harness.running.stopping import Rule, Stopping, StopRule
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -238,7 +238,7 @@ async def run_prepared(
     keep_records: bool = True,
     progress: bool = True,
     on_resume: Callable[[Resumption], object] | None = None,
-    stop: "StopRule | None" = None,
+    stop: "Rule | None" = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Run:
@@ -265,8 +265,7 @@ async def run_prepared(
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
         load_solver()  # not during a turn that is timed
     if options.repeats > 1:
-        # report missing packages before the model works
-        import_module("lhkit.harness.figures.statistics")
+        require_packages("eval", "numpy", "scipy")  # before the model works
     with ExitStack() as stack:
         writer = None
         if run_dir is not None:
@@ -391,6 +390,7 @@ def begin_invocation(
         remarks=_remarks(plan, resumption),
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
+        concurrency_reason=provenance.concurrency_reason,
     )
 
 
@@ -421,7 +421,7 @@ async def _run_plan(
     concurrency: int,
     progress: bool,
     on_resume: Callable[[Resumption], object] | None,
-    stop: "StopRule | None",
+    stop: "Rule | None",
 ) -> Run:
     folder = execution.writer.journal.folder if execution.writer else None
     before = read_manifest(folder) if folder else Manifest()
@@ -484,7 +484,7 @@ async def _run_plan(
 
 
 def _begin_stopping(
-    rule: "StopRule", plan: Plan, execution: "Execution", before: Manifest, resumption: Resumption
+    rule: "Rule", plan: Plan, execution: "Execution", before: Manifest, resumption: Resumption
 ) -> "Stopping":
     """Return the test of a run that may stop, after looking at the records that are kept.
 
@@ -496,7 +496,8 @@ def _begin_stopping(
     records: Iterable[SampleRecord] = execution.records.values()
     if execution.writer is not None:
         folder = execution.writer.journal.folder
-        require_startable(folder, before, resumption)
+        if rule.runs:
+            require_startable(folder, before, resumption)
         if not execution.keep_records and resumption.kept:
             records = stored_records(folder, plan.hashes)
     stopping = execution.stopping = Stopping(rule, plan)

@@ -16,6 +16,7 @@ import pytest
 
 from lhkit.base.errors import (
     ContextTooLongError,
+    MissingPackageError,
     RunError,
     ScenarioError,
     ServerOverloadedError,
@@ -264,6 +265,14 @@ async def test_replay_refuses_invalid_scenarios_before_first_sample(
 async def test_replay_refuses_number_below_one(play: Play, load: Load, option: str) -> None:
     with pytest.raises(UsageError, match=option):
         await play(scenarios_of(load, 1), gold_model, **{option: 0})
+
+
+async def test_replay_reports_a_missing_package_before_the_first_sample(
+    play: Play, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingPackageError, match=r"scipy is not installed.*lhkit\[eval\]"):
+        await play(scenarios_of(load, 1), failing(AssertionError("was asked")), repeats=2)
 
 
 async def test_replay_refuses_duplicate_ids(play: Play, load: Load) -> None:
