@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, product
 from pathlib import Path as FilePath
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -34,10 +34,8 @@ DEFAULT_DESCRIPTIONS = "default"
 
 _DEFAULT_MODEL = "gemma"
 
-T = TypeVar("T")
 
-
-def _require_texts(wording: Mapping[str, T]) -> Mapping[str, T]:
+def _require_texts(wording: Mapping[str, Any]) -> Mapping[str, Any]:
     if not wording:
         raise ValueError('has no texts: write a tool and its description, `find_item = "…"`')
     return wording
