@@ -6,18 +6,27 @@ user approved. Reads are always allowed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lhkit.base.errors import UsageError
+from lhkit.base.files import read_text_file, write_atomically
 from lhkit.base.json_values import in_words_of, plain_json, without_pointers
+from lhkit.base.redaction import masked
 from lhkit.conversation.messages import GateOutcome
 from lhkit.harness.authoring.checks import LEVELS, Level, Remark
 from lhkit.harness.authoring.lint import scenario_remarks
 from lhkit.harness.authoring.reference import gold_model
-from lhkit.harness.authoring.scenario_yaml import detect_locale, expected_changes, literals
+from lhkit.harness.authoring.scenario_yaml import (
+    detect_locale,
+    expected_changes,
+    literals,
+    yaml_text,
+)
 from lhkit.harness.records.record import CallRecord, SampleRecord, TurnRecord
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.running.sessions import read_row_keys
+from lhkit.harness.scenarios.documents import read_yaml
 from lhkit.harness.scenarios.issues import format_path
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.toolset import ChatCall, Toolset, criterion_of, opened, read_state, require_isolated
@@ -188,3 +197,43 @@ async def completed(document: Mapping[str, Any], toolset: Toolset) -> dict[str, 
 def _remark_text(remark: Remark) -> str:
     place = f"{format_path(remark.path)}: " if remark.path else ""
     return f"{place}{remark.message} [{remark.code}]"
+
+
+def add_to_suite(path: Path, scenario: Mapping[str, Any]) -> None:
+    """Append a scenario to a YAML file of scenarios, which may not exist; its text stays.
+
+    A scenario that the file has already is not added again.
+
+    Raises:
+        UsageError: the file is not a YAML list of scenarios, or another scenario has the id.
+        OSError: it cannot be written.
+    """
+    if path.suffix.lower() not in {".yaml", ".yml"}:
+        raise UsageError(f"{path} cannot hold the scenarios: give a YAML file, NAME.scenario.yaml")
+    try:
+        before = read_text_file(path)
+    except FileNotFoundError:
+        before = ""
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not text: {error}. Choose another file.") from error
+    document = read_yaml(before)
+    entries = document.value or []
+    if document.issues or not isinstance(entries, list):
+        raise UsageError(
+            f"{path}:{document.line(())} is not a list of scenarios. Correct it, or choose another "
+            "file."
+        )
+    same_id = [
+        each for each in entries if isinstance(each, dict) and each.get("id") == scenario["id"]
+    ]
+    if same_id and same_id[0] == scenario:
+        return
+    gap = "\n" if before and not before.endswith("\n") else ""
+    after = "\n".join(filter(None, [f"{before}{gap}", yaml_text([scenario])]))
+    if same_id or read_yaml(after).value != [*entries, scenario]:
+        raise UsageError(
+            f"{path} cannot take the scenario {scenario['id']}: it has another one with that id, "
+            "or its list is not written line by line from the margin. Choose another file."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, masked(after).encode())

@@ -14,12 +14,13 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from lhkit.base.errors import RunError, UsageError
+from lhkit.base.errors import RunError, ScenarioError, UsageError
 from lhkit.base.files import open_regular
 from lhkit.base.json_values import compact
 from lhkit.harness.records.record import first_issue
 from lhkit.harness.records.store import Journal, open_journal
 from lhkit.harness.scenarios.loader import DRAFTS_KEY
+from lhkit.harness.scenarios.scenario import Scenario
 
 SUFFIX: Final = ".jsonl"
 _VERSION: Final = 1
@@ -260,8 +261,10 @@ def read_drafts(path: Path) -> Drafts:
     for number, line in enumerate(lines, start=1):
         try:  # not `validate_json`, which rejects the lone surrogates that records may contain
             parsed = _LINE.validate_python(json.loads(line), strict=False)
+            if parsed.draft is not None:
+                Scenario.from_data(parsed.draft.scenario)
             content = content.with_line(parsed)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, ScenarioError) as error:
             why = first_issue(error) if isinstance(error, ValidationError) else error
             raise RunError(
                 f"{path}:{number} is not a valid draft: {why}. Remove the line."

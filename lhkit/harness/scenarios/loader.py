@@ -217,10 +217,7 @@ def _parse_document(
     document_issues = list(document.issues)
     entries = document.value if isinstance(document.value, list) else []
     if any(isinstance(entry, dict) and DRAFTS_KEY in entry for entry in entries):
-        message = (
-            "has drafts, which are not run: open it with lhkit.notebook.DraftReview and say yes"
-        )
-        document_issues, entries = [Issue((), message)], []
+        document_issues, entries = [Issue((), _DRAFTS)], []
     if not entries and not document_issues:
         document_issues.append(Issue((), "must be a list of scenarios (`- id: …`)"))
     for index in range(len(entries)) if not document_issues else ():
