@@ -29,10 +29,13 @@ from lhkit.harness.authoring.checks import Level
 from lhkit.harness.authoring.lint import lint
 from lhkit.harness.authoring.scenario_yaml import yaml_text
 from lhkit.harness.chats.chats import ChatRecorder
-from lhkit.harness.chats.drafts import Drafts, read_drafts
+from lhkit.harness.chats.drafts import Draft, Drafts, read_drafts
 from lhkit.harness.exports.suggest import Suggestions, suggest
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.running.sample import run_sample
 from lhkit.harness.running.sessions import LiveSession
 from lhkit.harness.scenarios.loader import read_sources
+from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
 from lhkit.toolset import Toolset, load, load_toolset
 
@@ -103,6 +106,7 @@ class Turn:
     replies: list[Reply]
     answers: list[Any] = field(default_factory=list)
     planted: str = ""
+    right: Mapping[str, Any] | None = None
 
 
 FOODS = {
@@ -225,6 +229,8 @@ def pantry_request(rng: random.Random, locale: str) -> Request:
         }
         tool = "use_item"
     else:
+        place = other(rng, [*where], [*where][number % 3])  # not where it is
+        near_place = other(rng, [*where], place)
         right = {"item_id": f"food-{number}", "place": place}
         wrong = rng.choice(
             [
@@ -347,7 +353,7 @@ def domains(locale: str) -> list[Domain]:
     """Return the toolsets with their initial states in a language."""
     now = {"now": NOW.isoformat()}
     items = [
-        {"id": f"food-{i}", "name": food, "amount": 40, "place": "shelf"}
+        {"id": f"food-{i}", "name": food, "amount": 40, "place": [*PLACES[locale]][i % 3]}
         for i, food in enumerate(FOODS[locale])
     ]
     habits = [{"protocol_id": each} for each in HABITS]
@@ -492,6 +498,7 @@ class Planted:
     folder: Path
     truth: Mapping[tuple[str, int], str]
     chats: Mapping[str, str]
+    turns: Mapping[str, Sequence[Turn]]
 
 
 async def make_chats(folder: Path, seed: int, shares: Mapping[str, int] = SHARES) -> list[Planted]:
@@ -502,24 +509,29 @@ async def make_chats(folder: Path, seed: int, shares: Mapping[str, int] = SHARES
     by_locale = {locale: domains(locale) for locale in ("en", "ko")}
     truths: dict[str, dict[tuple[str, int], str]] = {each.name: {} for each in by_locale["en"]}
     chats: dict[str, dict[str, str]] = {name: {} for name in truths}
+    made_turns: dict[str, Sequence[Turn]] = {}
     for number, kind in enumerate(kinds):
         locale = rng.choice(["en", "ko"])
         domain = rng.choice(by_locale[locale])
-        turns = planted_turns(kind, rng, domain.request(rng), locale, domain.request(rng))
+        request = domain.request(rng)
+        turns = planted_turns(kind, rng, request, locale, domain.request(rng))
         for _ in range(rng.choice([0, 0, 1, 1, 2])):
             turns.insert(rng.choice([0, len(turns)]), clean_turn(rng, domain.request(rng), locale))
         began = NOW + timedelta(minutes=7 * number)
         name = await record_chat(turns, domain, locale, folder / domain.name, began)
         chats[domain.name][name] = kind
+        made_turns[name] = turns
         for t, turn in enumerate(turns):
             if turn.planted:
                 truths[domain.name][name, t] = turn.planted
+                turn.right = {"tool": request.tool, "args": dict(request.right), "result": "ok"}
     return [
         Planted(
             domain=domain,
             folder=folder / domain.name,
             truth=truths[domain.name],
             chats=chats[domain.name],
+            turns=made_turns,
         )
         for domain in by_locale["en"]
     ]
@@ -540,8 +552,10 @@ class Counts:
     left_out: list[str] = field(default_factory=list)
     errors: int = 0
     warnings: Counter[str] = field(default_factory=Counter)
-    answers: int = 0
-    right_answers: int = 0
+    known: int = 0
+    right_calls: int = 0
+    replayed: int = 0
+    failed_again: int = 0
 
     def add(self, planted: Planted, drafts: Drafts, made_: Suggestions) -> None:
         """Count the drafts of a toolset."""
@@ -585,7 +599,24 @@ async def measure(seed: int, folder: Path, shares: Mapping[str, int] = SHARES) -
                 counts.errors += 1
             else:
                 counts.warnings[finding.code] += 1
+        for draft in drafts.drafts.values():
+            await check_draft(draft, planted, counts)
     return counts
+
+
+async def check_draft(draft: Draft, planted: Planted, counts: Counts) -> None:
+    """Count whether the proposed call is the right one, and whether the mistake fails the draft."""
+    place = draft.source.chat, draft.source.turn
+    if KINDS.get(planted.truth.get(place, "")) not in draft.kinds:
+        return
+    turns = planted.turns[draft.source.chat][: draft.source.turn + 1]
+    if draft.calls:
+        counts.known += 1
+        counts.right_calls += draft.calls[-1] == turns[-1].right
+    model = ScriptedModel([reply for turn in turns for reply in turn.replies])
+    record = await run_sample(Scenario.from_data(draft.scenario), model, planted.domain.toolset)
+    counts.replayed += 1
+    counts.failed_again += record.score.verdict is Verdict.FAIL
 
 
 def percent(part: int, whole: int) -> float:
@@ -614,6 +645,18 @@ def build_measurement(counts: Counts) -> Measurement:
                 value=percent(right, named),
                 unit="%",
             )
+        yield Figure(
+            what=f"drafts with an expected call: it is right, {counts.right_calls} of "
+            f"{counts.known}",
+            value=percent(counts.right_calls, counts.known),
+            unit="%",
+        )
+        yield Figure(
+            what=f"the model of the chat fails its draft, {counts.failed_again} of "
+            f"{counts.replayed}",
+            value=percent(counts.failed_again, counts.replayed),
+            unit="%",
+        )
         yield Figure(what="drafts", value=counts.drafts, unit="")
         yield Figure(what="near-duplicates named in them", value=counts.near, unit="")
         yield Figure(what="turns left out", value=len(counts.left_out), unit="", at_most=0)

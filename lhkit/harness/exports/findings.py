@@ -58,18 +58,22 @@ def candidates(record: SampleRecord) -> Iterator[Candidate]:
         if turn.ended not in _COMPLETE:
             continue
         again = repeats.get(number)
-        rejected = [call for call in turn.calls if _is_rejected(call, turns[number:])]
+        refused = [call for call in turn.calls if _is_refused(call)]
+        rejected = [call for call in refused if not _is_approved_in(turns[number:], call)]
         findings = [
             *_edits(turn),
             *(_rejection(call) for call in rejected),
             *_conflicts(turn),
-            *([Finding(kind=DraftKind.REPEAT, words=turns[again].user)] if again else ()),
         ]
+        if again is not None and not refused:  # what the user refused may be requested again
+            findings.append(Finding(kind=DraftKind.REPEAT, words=turns[again].user))
         if findings:
             yield Candidate(
                 turn=number,
                 findings=tuple(findings),
-                proposal=_proposal(turn, turns[again] if again else None, rejected, findings),
+                proposal=_proposal(
+                    turn, None if again is None else turns[again], rejected, findings
+                ),
             )
 
 
@@ -113,13 +117,14 @@ def _edits(turn: TurnRecord) -> Iterator[Finding]:
             )
 
 
-def _is_rejected(call: CallRecord, turns: Sequence[TurnRecord]) -> bool:
-    """Return whether the user refused a call, and approved no equal one from that turn on."""
-    if call.gate is not GateOutcome.REJECTED or call.answer not in _NOES:
-        return False
-    refused = proposed_call(call)
-    later = (approved_call(each) for turn in turns for each in writes_of(turn))
-    return all(each != refused for each in later)
+def _is_refused(call: CallRecord) -> bool:
+    return call.gate is GateOutcome.REJECTED and call.answer in _NOES
+
+
+def _is_approved_in(turns: Sequence[TurnRecord], refused: CallRecord) -> bool:
+    """Return whether the user approved an equal call after all."""
+    call = proposed_call(refused)
+    return any(approved_call(write) == call for turn in turns for write in writes_of(turn))
 
 
 def _rejection(call: CallRecord) -> Finding:
@@ -202,9 +207,9 @@ def is_same_request(first: str, second: str) -> bool:
     Each word of the shorter one has to be in the longer one. A word may end otherwise, as Korean
     verbs and particles do.
     """
-    if similarity(first, second) < NEAR:
-        return False
     short, long = sorted((_words(first), _words(second)), key=len)
+    if not short or similarity(" ".join(short), " ".join(long)) < NEAR:
+        return False
     return all(any(_is_same_word(word, other) for other in long) for word in short)
 
 
@@ -233,12 +238,19 @@ _STEM = 2  # syllables of a Korean word before its particle or ending
 _LONGEST_ENDING = 3  # letters, as in log and logged
 
 
-def cluster_key(locale: str, findings: Iterable[Finding]) -> tuple[object, ...]:
-    """Return what near-duplicates have in common besides similar messages."""
+def cluster_key(locale: str, findings: Iterable[Finding], *, is_known: bool) -> tuple[object, ...]:
+    """Return what near-duplicates have in common besides similar messages.
+
+    Args:
+        locale: of the chat.
+        findings: of the turn.
+        is_known: whether it is known which call is right.
+    """
     found = tuple(findings)
     return (
         locale,
-        frozenset(each.kind for each in found),
+        is_known,
+        frozenset((each.kind, each.was_written) for each in found),
         frozenset(each.tool for each in found),
         frozenset(name for each in found for name in each.edited or ()),
     )

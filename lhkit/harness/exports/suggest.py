@@ -109,7 +109,7 @@ class _Drafter:
 
     def _remember(self, draft: Draft) -> None:
         """Let later near-duplicates of a draft be found, by the message of its last turn."""
-        key = cluster_key(draft.locale, draft.findings)
+        key = cluster_key(draft.locale, draft.findings, is_known=bool(draft.calls))
         self._clusters[key].append((draft.scenario["turns"][-1]["user"], draft.id))
 
     async def take(self, record: SampleRecord, candidate: Candidate) -> None:
@@ -124,7 +124,9 @@ class _Drafter:
         if source.key in self._known:
             self.known += 1
             return
-        for message, name in self._clusters[cluster_key(record.locale, candidate.findings)]:
+        is_known = bool(candidate.proposal.calls)
+        key = cluster_key(record.locale, candidate.findings, is_known=is_known)
+        for message, name in self._clusters[key]:
             if similarity(message, turn.user) >= NEAR:
                 self._writer.add_near(name, source)
                 self.near += 1
