@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scripted_sample
 import stopping
+import suggest
 from figures import Machine
 
 from lhkit.harness.figures.sequential import SequentialTest
@@ -93,3 +94,15 @@ def test_stopping_decides_as_the_sequential_test(monkeypatch: pytest.MonkeyPatch
             gain = int(truth.sums[kind])
             test.add([int(np.sign(gain))] * abs(gain) + [0] * (3 - abs(gain)))
         assert (test.direction, test.looked) == (direction, number)
+
+
+@pytest.mark.anyio
+async def test_suggest_finds_what_is_planted_and_knows_no_more(tmp_path: Path) -> None:
+    shares = dict.fromkeys(suggest.KINDS, 1) | {"paraphrase": 0, "clean": 2}
+    counts = await suggest.measure(1, tmp_path, shares)
+    figures = {figure.what: figure for figure in suggest.build_measurement(counts).figures}
+    assert sum(counts.planted.values()) == 7
+    assert counts.found["edit"] == counts.found["rejection"] == counts.found["repeat"] == 1
+    assert counts.right_calls == counts.known > 0
+    assert not counts.passed_again.keys() - {"repeat_undone"}
+    assert figures["errors of lint in the drafts"].is_met
