@@ -672,6 +672,7 @@ def build_measurement(counts: Counts) -> Measurement:
         versions={"lhkit": __version__},
         figures=tuple(rows()),
         machine=figures.describe_machine(),
+        notes=("[suggest.md](suggest.md) says what is planted, and what is missed and why.",),
     )
 
 

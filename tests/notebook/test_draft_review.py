@@ -60,11 +60,11 @@ async def until_free(review: DraftReview) -> None:
 
 
 def text_of(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+    return file.read_bytes().decode() if file.exists() else ""
 
 
 def write(file: Path, text: str) -> Path:
-    file.write_text(text, encoding="utf-8")
+    file.write_bytes(text.encode())
     return file
 
 
@@ -151,7 +151,7 @@ async def test_a_kill_between_suite_and_decision_adds_no_scenario_twice(
 
 async def test_yes_keeps_what_the_suite_has(file: Path, tmp_path: Path) -> None:
     suite = tmp_path / "mine.yaml"
-    before = "# mine\n- id: hello\n  turns:\n    - user: hi  # politely"
+    before = "# mine\r\n- id: hello\r\n  turns:\n    - user: hi  # politely"
     write(suite, before)
     DraftReview(file, suite=suite, locale="en").decide("yes")
     assert text_of(suite).startswith(f"{before}\n\n- id: ")
