@@ -556,6 +556,7 @@ class Counts:
     right_calls: int = 0
     replayed: int = 0
     failed_again: int = 0
+    passed_again: Counter[str] = field(default_factory=Counter)
 
     def add(self, planted: Planted, drafts: Drafts, made_: Suggestions) -> None:
         """Count the drafts of a toolset."""
@@ -570,7 +571,8 @@ class Counts:
             if KINDS[what] in named.get(place, ()):
                 self.found[what] += 1
             else:
-                self.missed.append(f"{what}: {place}")
+                turn = planted.turns[place[0]][place[1]]
+                self.missed.append(f"{what}: {turn.user} / {turn.replies[-1].text}")
         for place, kinds in named.items():
             for kind, why in kinds.items():
                 self.named[kind] += 1
@@ -617,6 +619,8 @@ async def check_draft(draft: Draft, planted: Planted, counts: Counts) -> None:
     record = await run_sample(Scenario.from_data(draft.scenario), model, planted.domain.toolset)
     counts.replayed += 1
     counts.failed_again += record.score.verdict is Verdict.FAIL
+    if record.score.verdict is not Verdict.FAIL:
+        counts.passed_again[planted.truth[place]] += 1
 
 
 def percent(part: int, whole: int) -> float:
@@ -668,6 +672,7 @@ def build_measurement(counts: Counts) -> Measurement:
         versions={"lhkit": __version__},
         figures=tuple(rows()),
         machine=figures.describe_machine(),
+        notes=("[suggest.md](suggest.md) says what is planted, and what is missed and why.",),
     )
 
 
@@ -682,7 +687,7 @@ async def main() -> None:
     for what in KINDS:
         print(f"{what}: {counts.found[what]} of {counts.planted[what]} found")
     print("\n".join(["missed:", *counts.missed, "wrong:", *counts.wrong]))
-    print("\n".join(["left out:", *counts.left_out]), counts.warnings)
+    print("\n".join(["left out:", *counts.left_out]), counts.warnings, counts.passed_again)
     measurement = build_measurement(counts)
     if options.dry:
         print("\n".join(figures.format_table(measurement.figures)))

@@ -14,6 +14,7 @@ import scripted_sample
 import start_up
 import stopping
 import stopping_arms
+import suggest
 import wording
 from figures import Machine
 
@@ -174,3 +175,15 @@ def test_wording_draws_samples_that_are_alike_or_shared(
     assert counts.mean() == pytest.approx(1.5, abs=0.1)
     assert bool((counts[..., 0] == counts[..., 1]).all()) == is_equal
     assert bool(np.isin(counts, (0, 3)).all()) == are_alike
+
+
+@pytest.mark.anyio
+async def test_suggest_finds_what_is_planted_and_knows_no_more(tmp_path: Path) -> None:
+    shares = dict.fromkeys(suggest.KINDS, 1) | {"paraphrase": 0, "clean": 2}
+    counts = await suggest.measure(1, tmp_path, shares)
+    figures = {figure.what: figure for figure in suggest.build_measurement(counts).figures}
+    assert sum(counts.planted.values()) == 7
+    assert counts.found["edit"] == counts.found["rejection"] == counts.found["repeat"] == 1
+    assert counts.right_calls == counts.known > 0
+    assert not counts.passed_again.keys() - {"repeat_undone"}
+    assert figures["errors of lint in the drafts"].is_met

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.base.errors import UsageError
-from lhkit.base.files import read_text_file, write_atomically
+from lhkit.base.files import open_regular, write_atomically
 from lhkit.base.json_values import in_words_of, plain_json, without_pointers
 from lhkit.base.redaction import masked
 from lhkit.conversation.messages import GateOutcome
@@ -195,8 +195,8 @@ async def completed(document: Mapping[str, Any], toolset: Toolset) -> dict[str, 
 
 
 def _remark_text(remark: Remark) -> str:
-    place = f"{format_path(remark.path)}: " if remark.path else ""
-    return f"{place}{remark.message} [{remark.code}]"
+    place = f"{format_path(remark.path)} " if remark.path else ""
+    return f"{place}[{remark.code}]: {remark.message}"
 
 
 def add_to_suite(path: Path, scenario: Mapping[str, Any]) -> None:
@@ -211,7 +211,8 @@ def add_to_suite(path: Path, scenario: Mapping[str, Any]) -> None:
     if path.suffix.lower() not in {".yaml", ".yml"}:
         raise UsageError(f"{path} cannot hold the scenarios: give a YAML file, NAME.scenario.yaml")
     try:
-        before = read_text_file(path)
+        with open_regular(path) as file:
+            before = file.read().decode()
     except FileNotFoundError:
         before = ""
     except UnicodeDecodeError as error:
@@ -223,17 +224,17 @@ def add_to_suite(path: Path, scenario: Mapping[str, Any]) -> None:
             f"{path}:{document.line(())} is not a list of scenarios. Correct it, or choose another "
             "file."
         )
-    same_id = [
-        each for each in entries if isinstance(each, dict) and each.get("id") == scenario["id"]
-    ]
-    if same_id and same_id[0] == scenario:
+    added = masked(yaml_text([scenario]))
+    (entry,) = read_yaml(added).value
+    if entry in entries:
         return
     gap = "\n" if before and not before.endswith("\n") else ""
-    after = "\n".join(filter(None, [f"{before}{gap}", yaml_text([scenario])]))
-    if same_id or read_yaml(after).value != [*entries, scenario]:
+    after = "\n".join(filter(None, [f"{before}{gap}", added]))
+    names = [each.get("id") for each in entries if isinstance(each, dict)]
+    if entry["id"] in names or read_yaml(after).value != [*entries, entry]:
         raise UsageError(
-            f"{path} cannot take the scenario {scenario['id']}: it has another one with that id, "
-            "or its list is not written line by line from the margin. Choose another file."
+            f"{path} cannot take the scenario {entry['id']}: it has another one with that id, or "
+            "its list is not written line by line from the margin. Choose another file."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, masked(after).encode())
+    write_atomically(path, after.encode())

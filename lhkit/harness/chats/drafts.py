@@ -267,6 +267,6 @@ def read_drafts(path: Path) -> Drafts:
         except (ValueError, RecursionError, ScenarioError) as error:
             why = first_issue(error) if isinstance(error, ValidationError) else error
             raise RunError(
-                f"{path}:{number} is not a valid draft: {why}. Remove the line."
+                f"{path}:{number} has an invalid draft ({why}). Remove the line."
             ) from error
     return content

@@ -6,10 +6,11 @@ for nothing.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from lhkit.chat.claims import sentences
+from lhkit.chat.claims import denial, sentences
 from lhkit.chat.truth import truth_kind
 from lhkit.confirm.decision import QuestionOutcome
 from lhkit.conversation.events import EndReason
@@ -50,8 +51,15 @@ _NOES = frozenset(
 _COMPLETE = frozenset({EndReason.ANSWERED, EndReason.TOO_LONG})
 
 
-def candidates(record: SampleRecord) -> Iterator[Candidate]:
-    """Yield the turns of a chat that may be wrong, in order."""
+def candidates(
+    record: SampleRecord, claims: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Iterator[Candidate]:
+    """Yield the turns of a chat that may be wrong, in order.
+
+    Args:
+        record: the chat.
+        claims: the success phrases of each writing tool.
+    """
     turns = record.trajectory.turns
     repeats = dict(_repeats(turns))
     for number, turn in enumerate(turns):
@@ -63,7 +71,7 @@ def candidates(record: SampleRecord) -> Iterator[Candidate]:
         findings = [
             *_edits(turn),
             *(_rejection(call) for call in rejected),
-            *_conflicts(turn),
+            *_conflicts(turn, claims),
         ]
         if again is not None and not refused:  # what the user refused may be requested again
             findings.append(Finding(kind=DraftKind.REPEAT, words=turns[again].user))
@@ -136,7 +144,7 @@ def _rejection(call: CallRecord) -> Finding:
     )
 
 
-def _conflicts(turn: TurnRecord) -> Iterator[Finding]:
+def _conflicts(turn: TurnRecord, claims: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     """Yield the claim of a write that did not run, or the denial of one that did."""
     if turn.claim is not None:
         yield Finding(kind=DraftKind.CONFLICT, words=turn.claim.words)
@@ -144,15 +152,24 @@ def _conflicts(turn: TurnRecord) -> Iterator[Finding]:
     kinds = [truth_kind(call.to_message()) for call in turn.calls]
     known = [kind for kind in kinds if kind is not None]
     has_failed = any(call.destructive and call.outcome != "ok" for call in turn.calls)
-    if known and not has_failed and all(kind.has_written for kind in known):
-        for sentence, masked in sentences(turn.reply):
-            if _DENIAL.search(masked) and not _OTHER_FAILURE.search(masked):
-                yield Finding(kind=DraftKind.CONFLICT, words=sentence.strip(), was_written=True)
-                return
+    if not known or has_failed or not all(kind.has_written for kind in known):
+        return
+    own = {call.tool: claims.get(call.tool, ()) for call in writes_of(turn)}
+    words = denial(turn.reply, own) or _denial_in_general(turn.reply)
+    if words is not None:
+        yield Finding(kind=DraftKind.CONFLICT, words=words, was_written=True)
+
+
+def _denial_in_general(reply: str) -> str | None:
+    """Return a sentence that says in other words than the tool's that nothing was done."""
+    for sentence, masked in sentences(reply):
+        if _DENIAL.search(masked) and not _OTHER_FAILURE.search(masked):
+            return sentence.strip()
+    return None
 
 
 _DENIAL = re.compile(
-    r"\b(?:i|we)\s(?:could(?: not|n['’]t)|was(?: not|n['’]t) able to|am unable to|failed to"
+    r"\b(?:i|we)\s(?:could(?: not|n['’]t)|was(?: not|n['’]t) able to|(?:am|was) unable to|failed to"
     r"|did(?: not|n['’]t))\b"
     r"|\bnothing (?:was|has been|got|is) (?:changed|saved|added|sent|stored|done|recorded|moved)\b"
     r"|\b(?:was|were|has|have) not (?:been )?(?:changed|saved|added|sent|stored|recorded|moved)\b"

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -13,6 +14,7 @@ from lhkit.harness.chats.drafts import Draft, DraftSource, DraftWriter, open_dra
 from lhkit.harness.chats.reviews import turn_sha256
 from lhkit.harness.exports.findings import Candidate, candidates, cluster_key
 from lhkit.harness.exports.similarity import NEAR, similarity
+from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import SampleRecord
 from lhkit.toolset import Toolset, name_of, require_isolated
 
@@ -72,8 +74,9 @@ async def suggest(folder: Path, file: Path, toolset: Toolset) -> Suggestions:
         for draft in writer.content.drafts.values():
             _require_toolset(draft.toolset, toolset, file)
         drafter = _Drafter(writer, toolset, str(folder))
+        claims = _claims_of(run.manifest)
         for record in run.records:
-            for candidate in candidates(record):
+            for candidate in candidates(record, claims):
                 await drafter.take(record, candidate)
         return Suggestions(
             chats=len(run.records),
@@ -83,6 +86,12 @@ async def suggest(folder: Path, file: Path, toolset: Toolset) -> Suggestions:
             left_out=tuple(drafter.left_out),
             open=len(writer.content.open),
         )
+
+
+def _claims_of(manifest: Manifest) -> Mapping[str, Sequence[str]]:
+    """Return the success phrases of each tool, in all languages."""
+    specs = [spec for prompt in manifest.locales.values() for spec in prompt.tools]
+    return {spec["name"]: [*chain.from_iterable(spec.get("claims", {}).values())] for spec in specs}
 
 
 def _require_toolset(name: str, toolset: Toolset, place: Path) -> None:

@@ -147,6 +147,25 @@ async def test_suggest_finds_replies_that_contradict_the_data(folder: Path, file
     assert await fails_again(denial, DENIED)
 
 
+@pytest.mark.parametrize(
+    ("reply", "is_denial"),
+    [
+        ("The tofu hasn't been added yet.", True),
+        ("It was never put in, sorry.", True),
+        ("두부는 아직 안 넣었어요.", True),
+        ("I added the tofu, not the butter.", False),
+        ("Was it not added?", False),
+        ("The butter is not there.", False),
+    ],
+)
+async def test_suggest_reads_the_negated_success_phrases_of_the_tool(
+    reply: str, is_denial: bool, folder: Path, file: Path
+) -> None:
+    await record(folder, Said(ASK, [put(), say(reply)], [True]))
+    drafts = (await suggested(folder, file)).drafts
+    assert [draft.findings[0].was_written for draft in drafts] == [True] * is_denial
+
+
 async def test_suggest_expects_the_call_of_the_repeated_request(folder: Path, file: Path) -> None:
     draft = await only_draft(folder, file, IGNORED, Said("hello", [say("Hi!")]), AGAIN)
     assert draft.kinds == (DraftKind.REPEAT,)
@@ -328,7 +347,7 @@ async def test_suggest_names_the_line_that_is_no_draft(
 ) -> None:
     draft = await only_draft(folder, file, EDITED)
     write(file, content(file) + line + b"\n")
-    with pytest.raises(RunError, match=rf"drafts\.jsonl:2 is not a valid draft: .*{why}"):
+    with pytest.raises(RunError, match=rf"drafts\.jsonl:2 has an invalid draft \(.*{why}"):
         await suggested(folder, file)
     assert draft.id in content(file).decode()
 
