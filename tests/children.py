@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+LOAD_NBVAL = ("-p", "lhkit.tools.json_schema", "-p", "nbval.plugin")
+"""Options of pytest: jsonschema without the grammar that it compiles for seconds, then nbval."""
+
 
 def search_paths() -> dict[str, str]:
     """Return the search paths for commands and modules, so that a child runs the same lhkit.

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+import lhkit.tools.json_schema  # noqa: F401 - before others import jsonschema, in seconds
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -48,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of model servers and on Ray first, since they take longest, and browsers last.
+    """Run first what takes longest, so that all workers end at the same time, and browsers last.
 
     Playwright keeps an event loop running to the end of the session, which breaks coroutine tests.
     """
@@ -58,12 +60,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             "browser" in markers[item],
             "model" not in markers[item],
             item.path.name != "test_ray.py",
+            "slow" not in markers[item],
+            "lab" not in getattr(item, "fixturenames", ()),
         )
     )
 
 
+ONE_WORKER = (
+    "tests/notebook/test_kernel.py",
+    "tests/packaging/test_wheel.py",
+    "tests/scale/test_ray.py",
+)
+"""Files whose tests share a kernel, a wheel or a cluster."""
+
+
 class SharedServers(LoadScopeScheduling):
-    """Gives one worker all tests of the model servers, and the browser tests by file.
+    """Gives one worker all tests of the model servers, and one all tests of each of `ONE_WORKER`.
 
     All other tests go to whichever worker is free. xdist's groups are lost with pytest 9.2 (as of
     xdist 3.8).
@@ -71,9 +83,10 @@ class SharedServers(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        if "browser" in path:
+        if path in ONE_WORKER:
             return path
-        return "model" if path.startswith("tests/e2e/") else nodeid
+        is_model = path.startswith("tests/e2e/") and not path.startswith("tests/e2e/browser/")
+        return "model" if is_model else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:

@@ -14,6 +14,7 @@ from lhkit.conversation.tool_results import (
     encode_tool_result,
     serialisable,
 )
+from tests.rows import check_rows
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=400)  # lone surrogates too
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | st.binary()
@@ -68,7 +69,7 @@ def test_encode_tool_result_shortens_a_large_reason() -> None:
     assert 298 <= len(encoded.encode()) <= 300
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "value",
     [float("nan"), {1, 2}, object(), b"x", {1: "int key"}, 10**5000],
     ids=lambda value: type(value).__name__,

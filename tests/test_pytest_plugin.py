@@ -35,6 +35,7 @@ PROJECT = Path(lhkit.__file__).parent / "cli" / "init" / "project"
 PACKAGE = Path(lhkit.__file__).parent
 PAGES = Path(__file__).parent / "pytest_plugin_pages"
 LONGEST_PAGE = 40
+WITHOUT_NBVAL = "-p no:nbval"  # each pytest in this process would import it again
 TOOLSET = "--lhkit-toolset=tools.py:toolset"
 GOLD = (TOOLSET, "--lhkit-model=gold")
 DEAD = (TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
@@ -55,6 +56,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(PROJECT / name, pytester.path)
     pytester.makeini("[pytest]")
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PYTEST_ADDOPTS", WITHOUT_NBVAL)
     for name in ("CI", "BUILD_NUMBER"):  # where pytest does not shorten the lines of its summary
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("LHKIT_BASE_URL", raising=False)
@@ -79,7 +81,12 @@ def start_pytest(folder: Path, *options: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
         cwd=folder,
-        env={**search_paths(), "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **search_paths(),
+            "HOME": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_ADDOPTS": WITHOUT_NBVAL,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.base.text import printable, visible
+from tests.rows import check_rows
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "shown"),
     [
         ("안녕 👨‍👩‍👧", "안녕 👨‍👩‍👧"),
@@ -73,12 +74,12 @@ def test_visible_escapes_every_invisible_code_point_and_no_other(*, keep_emoji: 
     assert set(every) - INVISIBLE <= left
 
 
-@pytest.mark.parametrize("code", [0x378, 0xE00, 0x2FE0, 0xFFFF, 0x2D7F, 0x1107F, 0xE000, 0x1FFFF])
+@check_rows("code", [0x378, 0xE00, 0x2FE0, 0xFFFF, 0x2D7F, 0x1107F, 0xE000, 0x1FFFF])
 def test_visible_escapes_unassigned_and_joining_characters(code: int) -> None:
     assert visible(f"a{chr(code)}b") == f"a{ascii(chr(code))[1:-1]}b"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     ["ខ្មែរ", "မြန်မာ၊ တက္ကသိုလ်", "ภาษาไทย", "हिन्दी क्षत्रिय", "العربية مُحَمَّد", "עִבְרִית", "தமிழ்",
      "ქართული", "e\u0301", "\U0001fae9", "🫠 ok"],
@@ -87,17 +88,17 @@ def test_visible_keeps_ordinary_scripts(text: str) -> None:
     assert visible(text) == text
 
 
-@pytest.mark.parametrize("text", ["a\u17d2b", "\u17d2", "ខ\u1039", "1\u1039", "می\u200cخواهم"])
+@check_rows("text", ["a\u17d2b", "\u17d2", "ខ\u1039", "1\u1039", "می\u200cخواهم"])
 def test_visible_escapes_joiners_out_of_their_script(text: str) -> None:
     assert "\\u" in visible(text)
 
 
-@pytest.mark.parametrize("text", ["bo\u200db", "a\ufe0f", "1\ufe0f", "❤\ufe0f\ufe0f", "\u200d👩"])
+@check_rows("text", ["bo\u200db", "a\ufe0f", "1\ufe0f", "❤\ufe0f\ufe0f", "\u200d👩"])
 def test_visible_escapes_joiners_and_selectors_outside_of_an_emoji(text: str) -> None:
     assert "\\" in visible(text, keep_emoji=True)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text", ["❤️ 좋아요", "👩🏽\u200d🚀 go!", "👨\u200d👩\u200d👧", "1️⃣", "🏳️\u200d🌈", "🙂\u200d↔️"]
 )
 def test_visible_keeps_emoji_only_on_request(text: str) -> None:
@@ -105,7 +106,7 @@ def test_visible_keeps_emoji_only_on_request(text: str) -> None:
     assert "\\u" in visible(text)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     ["카페인 줄이기, 하루 2잔까지!", "naïve café “quoted” – 5°C €3", "👍 🇰🇷 漢字 ㅋㅋ", "a\n  b"],
 )

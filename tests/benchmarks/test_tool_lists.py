@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tool_lists import table, try_list
 from typer.testing import CliRunner
+
+from tests.rows import check_rows
 
 WORD = {"type": "string"}
 MAYBE = {"anyOf": [WORD, {"type": "null"}], "default": None, "title": "Maybe"}
@@ -133,7 +134,7 @@ def listed(name: str) -> dict[str, Any]:
     return {"package": "p", "version": "1", "tools": [tool]}
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@check_rows("name", SHAPES)
 def test_tool_of_a_listed_shape_works_in_every_step(name: str) -> None:
     row = try_list(listed(name))
     names = ("registered", "rendered", "read back", "example", "form", "linted")

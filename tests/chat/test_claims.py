@@ -7,6 +7,7 @@ from lhkit.chat.truth import find_false_claim
 from lhkit.conversation.messages import ClaimReason, GateOutcome, ToolCall, ToolCallMessage
 from lhkit.conversation.messages import ToolCallOutcome as Outcome
 from lhkit.conversation.tool_results import ToolCancelled, ToolOk
+from tests.rows import check_rows
 
 CLAIMS = {
     "send_mail": ["보냈", "보내 ?드렸", "sent", "mailed"],
@@ -84,7 +85,7 @@ NO = call("add_note", gate=GateOutcome.REJECTED, ran=False)
 YES = call("add_note", gate=GateOutcome.ACCEPTED, ran=True)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("reply", "calls", "reason"),
     [
         # what a read returned is not claimed, an act is

@@ -45,6 +45,7 @@ from lhkit.testing import EventLog, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Invalid, invalid
+from tests.rows import check_rows
 
 ANY_ARGS = object_schema(category={"type": "string"}, protocol_id={"type": "string"})
 READ = echo_tool("search_catalog", parameters=ANY_ARGS)
@@ -94,7 +95,7 @@ async def test_turn_with_a_text_answer() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("text", ["", "  ", "\n\t", "\u3000"])
+@check_rows("text", ["", "  ", "\n\t", "\u3000"])
 async def test_user_turn_ignores_blank_text(text: str) -> None:
     chat, log = controller(ScriptedModel([say("?")]))
     await chat.user_turn(text)
@@ -297,7 +298,7 @@ async def test_turn_copies_the_models_calls() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("dialect", ["json", "pythonic", "gemma4", "functiongemma", "openai"])
+@check_rows("dialect", ["json", "pythonic", "gemma4", "functiongemma", "openai"])
 async def test_turn_replaces_a_large_result_by_the_assistants_hint(dialect: str) -> None:
     model = ScriptedModel([call("search_catalog"), say("네")])
     tool = replace(READ, handler=lambda _args, _deps: ToolOk({"all": "가" * 3_000}))
@@ -604,7 +605,7 @@ def payments(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     "refused",
     [
         {"to": ""},
@@ -616,7 +617,7 @@ def payments(
         None,
     ],
 )
-@pytest.mark.parametrize("times", [1, 2])
+@check_rows("times", [1, 2])
 async def test_turn_asks_a_valid_write_after_refused_ones_in_one_message(
     refused: Any, times: int
 ) -> None:
@@ -643,7 +644,7 @@ async def test_turn_asks_one_write_of_a_message_whatever_the_answer(answer: Any)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("again", "is_repeated"),
     [
         ({"to": "Bo", "amount": 2}, True),  # what ran

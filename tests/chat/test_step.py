@@ -3,7 +3,6 @@
 import unicodedata
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from lhkit.conversation.messages import ToolCall, ToolCallMessage, ToolCallOutco
 from lhkit.conversation.responses import Finished
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.validation import ArgumentValidator
+from tests.rows import check_rows
 
 LIMITS = Limits(destructive=frozenset({"write"}))
 ASKED = Transcript().started(UserMessage(text="안녕"))
@@ -96,7 +96,7 @@ def test_step_answers_a_truncated_call() -> None:
     assert plans(called("read", fragment='{"name": "write"')) == [Dispatch, AnswerTruncated]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("first", "second", "same"),
     [
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
@@ -126,7 +126,7 @@ DECLARED = DeclaredArguments(parameters=PARAMETERS, validator=ArgumentValidator(
 NFC, NFD = "카페", unicodedata.normalize("NFD", "카페")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("first", "second", "same"),
     [
         ({"n": 1}, {"n": 1.0}, True),
@@ -216,7 +216,7 @@ def proposed(*messages: str) -> list[list[tuple[str, type]]]:
     return planned
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("messages", "wanted"),
     [
         (("ab", "b"), ["DS", "D"]),

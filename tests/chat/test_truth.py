@@ -41,6 +41,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import watch_state
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -103,7 +104,7 @@ BARE: Mapping[str, list[Any]] = {}
 PARTIAL = ToolErr("partial", "3 of 5 rows were written")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("shelf", "answer", "expected"),
     [
         (Shelf(), True, "Changed: books +1 · emma"),
@@ -323,7 +324,7 @@ async def test_two_writes_have_a_line_each_in_their_order() -> None:
     assert truth_line(calls, ENGLISH) == "Changed: books +1 · a\nNot run: add_book · b"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("before", "after", "keys", "expected"),
     [
         ([{"id": 1, "n": 1}], [{"id": 1, "n": 1.0}], {}, "books ~1 · 1"),
@@ -375,7 +376,7 @@ class Clock:
         return self.now_s
 
 
-@pytest.mark.parametrize("reason", ["raises", "slow", "large", "async", "waits", "odd", "leaves"])
+@check_rows("reason", ["raises", "slow", "large", "async", "waits", "odd", "leaves"])
 async def test_state_that_is_not_available_leaves_the_status(reason: str) -> None:
     class Session(Shelf):
         waits = reason == "waits"
@@ -420,7 +421,7 @@ async def test_state_that_is_not_available_leaves_the_status(reason: str) -> Non
         assert session.reads == (reason == "slow")
 
 
-@pytest.mark.parametrize("changed", [None, True, False, 0, "yes"])
+@check_rows("changed", [None, True, False, 0, "yes"])
 def test_changed_is_not_sent_to_the_model(changed: Any) -> None:
     for plain, explained in (
         (ToolOk({"a": 1}), ToolOk({"a": 1}, changed=changed)),
@@ -431,7 +432,7 @@ def test_changed_is_not_sent_to_the_model(changed: Any) -> None:
         assert plain == explained
 
 
-@pytest.mark.parametrize("changed", [0, 1, "no", [], object()])
+@check_rows("changed", [0, 1, "no", [], object()])
 async def test_changed_that_is_no_bool_says_nothing(changed: Any) -> None:
     shelf = Shelf(tables=BARE, result=ToolOk({}, changed=changed))
     assert await lines(shelf) == ["Ran: add_book · emma"]
@@ -440,7 +441,7 @@ async def test_changed_that_is_no_bool_says_nothing(changed: Any) -> None:
 BOTH = {"add_book": ["added", "추가했"], "share": ["shared", "공유했"]}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("reply", "calls", "reason"),
     [
         ("Done! I have added it.", [], ClaimReason.NOTHING),
@@ -536,7 +537,7 @@ BY_POLICY = [
 ]
 
 
-@pytest.mark.parametrize(("call_", "english", "korean", "has_written"), BY_POLICY)
+@check_rows(("call_", "english", "korean", "has_written"), BY_POLICY)
 def test_truth_line_says_that_a_policy_let_a_call_run(
     call_: ToolCallMessage, english: str, korean: str, has_written: bool
 ) -> None:

@@ -39,6 +39,7 @@ from lhkit.harness.results.results import Run
 from lhkit.harness.views.approvals import approvals_table
 from tests.cli.conftest import Run as Lhkit
 from tests.harness.build import sample, turn_of
+from tests.rows import check_rows
 
 ENGLISH, KOREAN = load_catalog("en"), load_catalog("ko")
 LIMITS = {"max_turns": 8, "max_result_bytes": 4096, "truncation_hint": ""}
@@ -298,7 +299,7 @@ def test_policy_is_refused_for_a_tool_that_no_manifest_has() -> None:
         policy_of(approvals(run), [run])
 
 
-@pytest.mark.parametrize("text", ["2", "0.02", "0%", "100%", "-1%", "2 % x", "nan%", "", "%"])
+@check_rows("text", ["2", "0.02", "0%", "100%", "-1%", "2 % x", "nan%", "", "%"])
 def test_percent_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--risk is invalid"):
         parse_percent(text, "--risk")
@@ -309,7 +310,7 @@ def test_percent_is_read(text: str, share: float) -> None:
     assert parse_percent(text, "--risk") == pytest.approx(share)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("decisions", "code"),
     [
         ("run", 0),

@@ -25,6 +25,7 @@ from lhkit.harness.records.record import SampleRecord, Severity, Verdict, Violat
 from lhkit.harness.records.store import RECORDS, read_records
 from lhkit.harness.results.results import Run
 from lhkit.settings import Settings
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -177,7 +178,7 @@ async def test_eval_refuses_baseline_without_valid_samples(run_eval: Eval, runs:
     assert not (runs / "new").exists()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("verdicts", "escaped_in", "asked", "code"),
     [
         # p: passed, f: failed, i: invalid; the letters are the samples in order
@@ -266,7 +267,7 @@ async def test_eval_exit_code_with_margin(
     assert f"would be {code}: " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("limits", "letters", "code", "sentence"),
     [
         ({"max_p95_turn": 2.0, "max_p95_ttft": 0.5, "max_prompt_tokens": 900}, "pp", 0, ""),

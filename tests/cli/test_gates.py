@@ -27,6 +27,7 @@ from lhkit.harness.results.results import Run
 from lhkit.harness.scenarios.sample_id import SampleId
 from lhkit.settings import Settings
 from tests.harness.build import FAIL, INVALID, PASS, sample, turn_of
+from tests.rows import check_rows
 
 ENGLISH, KOREAN = load_catalog("en"), load_catalog("ko")
 VERDICTS = {"p": PASS, "f": FAIL, "i": INVALID}
@@ -59,7 +60,7 @@ def check(before: str, now: str, catalog: Any = ENGLISH, **options: Any) -> Thre
     return check_thresholds(run(now), limits, catalog, baseline=run(before, "before"))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("before", "now", "code"),
     [
         ("p p p p p", "p p p p p", 4),  # five scenarios: p = 0.062 even if all fail
@@ -94,7 +95,7 @@ def test_baseline_never_answers_0_where_it_could_not_have_failed(
         assert "6개부터" in check(before, now, KOREAN).cannot_tell[0]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("before", "now", "margin", "code", "text"),
     [
         ("p" * 11, "p" * 11, 60, 4, "At least 12 such scenarios"),  # "worse" was out of reach
@@ -124,7 +125,7 @@ def outcomes(sizes: Sequence[int]) -> Iterator[str]:
         )
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("sizes", "margin"),
     [
         *(((1,) * n, None) for n in (1, 3, 5, 6, 7)),
@@ -186,7 +187,7 @@ def test_least_passing_is_the_number_with_which_the_test_can_fail() -> None:
     assert check(spaced("p" * (n - 1)), spaced("f" * (n - 1))).exit_code == 4
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("before", "now", "most", "code", "names"),
     [
         ("p p p p p", "p p p p p", 0, 0, ""),
@@ -260,7 +261,7 @@ def test_options_of_a_comparison_need_a_baseline(option: dict[str, Any]) -> None
         ThresholdOptions(**option).require_valid()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("passed", "valid", "limit", "code"),
     [
         *((n, 100, n, 0) for n in range(1, 101)),
@@ -299,7 +300,7 @@ def test_fail_under_0_is_said_to_stop_nothing() -> None:
     assert result.remarks == ("--fail-under 0 has no effect: every run reaches it.",)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "seconds"),
     [("57ms", 0.057), ("1009ms", 1.009), ("2300ms", 2.3), ("1.1 ms", 0.0011), ("3s", 3.0)],
 )
@@ -307,7 +308,7 @@ def test_durations_are_the_numbers_that_were_written(text: str, seconds: float) 
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("measured", "limit", "sentence"),
     [
         (0.1 + 0.2, 0.3, None),  # the rounding error of a sum
@@ -419,7 +420,7 @@ async def test_eval_of_few_scenarios_stops_by_max_regressions(
     assert "the paired test can only fail" in comment
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("before", "options", "is_said"),
     [
         ("p" * 5, {}, True),

@@ -14,6 +14,7 @@ from lhkit.harness.authoring.reference import REFERENCE_MODELS
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.serving.gemma import EMBEDDED_NAMES
 from tests.docs.command_lines import read_line
+from tests.rows import check_rows
 
 
 def never(coroutine: object) -> int:
@@ -45,13 +46,13 @@ def test_help_has_examples_for_every_command() -> None:
     assert all(EXAMPLES.values())
 
 
-@pytest.mark.parametrize(("command", "line"), LINES, ids=[line for _, line in LINES])
+@check_rows(("command", "line"), LINES, ids=[line for _, line in LINES])
 def test_help_examples_parse(command: str, line: str) -> None:
     called = read_line(line)
     assert called == command or (command in GROUPS and called.startswith(command))
 
 
-@pytest.mark.parametrize("command", EXAMPLES)
+@check_rows("command", EXAMPLES)
 def test_help_fits_80_columns(command: str) -> None:
     shown = helped(command)
     lines = [line.strip() for line in shown.splitlines()]
@@ -72,14 +73,12 @@ def test_help_names_all_dialects() -> None:
         assert {*DIALECTS, "openai"} <= words
 
 
-@pytest.mark.parametrize(
-    "name", ["off", "auto", "required", *EMBEDDED_NAMES, *filter(None, REFERENCE_MODELS)]
-)
+@check_rows("name", ["off", "auto", "required", *EMBEDDED_NAMES, *filter(None, REFERENCE_MODELS)])
 def test_help_names_all_constraints_and_models(name: str) -> None:
     assert name in re.findall(r"[\w-]+", helped("eval"))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("line", "message"),
     [
         ("lhkit eval --fail-below 85", "No such option"),

@@ -4,7 +4,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from lhkit.cli.accept import AcceptOptions
@@ -22,6 +21,7 @@ from lhkit.cli.report import ReportOptions
 from lhkit.cli.rescore import RescoreOptions
 from lhkit.cli.serve.serve_line import ServeOptions
 from lhkit.harness.running.run_options import RunOptions
+from tests.rows import check_rows
 
 ONE, TWO, RUN, NEW = Path("one.yaml"), Path("two.yaml"), Path("runs/one"), Path("new")
 A = "http://127.0.0.1:1"
@@ -42,7 +42,7 @@ def taken(line: str) -> Any:
     return options
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("line", "options"),
     [
         ("eval", EvalOptions()),
@@ -67,7 +67,7 @@ def test_options_have_python_defaults(line: str, options: object) -> None:
     assert taken(line) == options
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("line", "options"),
     [
         (

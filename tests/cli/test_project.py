@@ -27,6 +27,7 @@ from lhkit.cli.prompt import PromptOptions
 from lhkit.cli.serve.serve_line import ServeOptions
 from lhkit.settings import load_settings
 from tests.cli.conftest import Run
+from tests.rows import check_rows
 
 SHOP = Path(lhkit.__file__).parent / "cli" / "init" / "project"
 TOOLSET = 'toolset = "tools.py:toolset"'
@@ -403,7 +404,7 @@ def test_eval_says_that_shipped_scenarios_are_in_another_language(
         assert "another language" not in run(*gold, "--locale", chosen)[1]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("locale", "locales", "text"),
     [
         (

@@ -34,6 +34,7 @@ from tests.models.fake_vllm import (
     streams,
 )
 from tests.models.templates_of_tests import FUNCTIONGEMMA, GEMMA3, GEMMA4
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -135,7 +136,8 @@ DRIFTS = {
 }
 
 
-@pytest.mark.parametrize("drift", DRIFTS)
+@pytest.mark.slow  # renders in processes
+@check_rows("drift", DRIFTS)
 async def test_against_shows_every_drift_of_a_template(drift: str, tmp_path: Path) -> None:
     before, after, kind = DRIFTS[drift]
     assert before in GEMMA4
@@ -300,6 +302,7 @@ LIFE_HELPER = ("ac12-add-one-ko-01", "ac04-check-then-log-en-01", "ac01-snack-an
 PANTRY = ROOT / "evals" / "pantry"
 
 
+@pytest.mark.slow  # renders in processes
 @pytest.mark.parametrize(
     ("given", "revision", "theirs"),
     [
@@ -354,8 +357,8 @@ SPACED = GEMMA3.replace("m.content +", "' ' + m.content +")
 FIRST = ModelRequest(messages=REQUEST.messages[:1], tools=TOOLS, instructions="Be kind.")
 
 
-@pytest.mark.parametrize("server", ["vllm", "llama.cpp"])
-@pytest.mark.parametrize(("text", "count"), [(GEMMA4, 0), (GEMMA4.replace("OBJECT", "object"), 2)])
+@check_rows("server", ["vllm", "llama.cpp"])
+@check_rows(("text", "count"), [(GEMMA4, 0), (GEMMA4.replace("OBJECT", "object"), 2)])
 async def test_against_server_takes_its_own_rendering(server: str, text: str, count: int) -> None:
     if server == "vllm":
         routes = {
@@ -386,7 +389,7 @@ async def test_against_server_without_a_template_says_so() -> None:
             await against(server.base_url, Rendering(dialect=None))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "text"),
     [
         ("missing.jinja", None),

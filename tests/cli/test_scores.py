@@ -34,6 +34,7 @@ from lhkit.harness.views.tables import comparison_table
 from lhkit.settings import Settings
 from tests.children import search_paths
 from tests.harness.build import sample
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -167,7 +168,7 @@ async def test_pytest_has_the_same_figures_as_replay(suite: str, tmp_path: Path)
     file = sorted(paths.glob("*.yaml"))[0]
     (tmp_path / "some.scenario.yaml").write_bytes(file.read_bytes())
     names = [f"own.py:{name}" for name in NAMES]
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--lhkit-model=gold"]
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:nbval", "--lhkit-model=gold"]
     line += [f"--lhkit-toolset={toolset}", "--lhkit-run=nightly", f"--lhkit-limit={limit}"]
     subprocess.run(  # noqa: ASYNC221 - nothing else runs
         [*line, *(f"--lhkit-score={name}" for name in names)],
@@ -216,7 +217,7 @@ def scored(values: Sequence[Any], name: str = "x", *, source: str = "1", repeats
 ERROR = ValueError("no")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("values", "least", "most", "missed", "unknown"),
     [
         ([True, True, False], ["x=0.6"], [], [], []),
@@ -250,7 +251,7 @@ def test_limits_of_scores(
         assert all(part in sentence for part, sentence in zip(expected, sentences, strict=True))
 
 
-@pytest.mark.parametrize("text", ["x", "x=", "=1", "x=abc", "x=nan", "x=inf", ""])
+@check_rows("text", ["x", "x=", "=1", "x=abc", "x=nan", "x=inf", ""])
 def test_limit_of_score_is_a_name_and_a_number(text: str) -> None:
     with pytest.raises(UsageError, match="give NAME=NUMBER"):
         parse_limits([text], [])
@@ -311,7 +312,7 @@ def test_scores_are_compared_in_pairs_with_corrected_p_values() -> None:
         assert any("x" in note and "lhkit rescore" in note for note in table.notes)
 
 
-@pytest.mark.parametrize("sums", [[1, -1, 2], [1] * 6, [3, 1, -2, 5, 1, 1, 1], [0, 0]])
+@check_rows("sums", [[1, -1, 2], [1] * 6, [3, 1, -2, 5, 1, 1, 1], [0, 0]])
 def test_sign_flip_of_numbers_agrees_with_that_of_counts(sums: list[int]) -> None:
     assert sign_flip_numbers(sums) == pytest.approx(sign_flip(sums))
     assert sign_flip_numbers([0.1 * each for each in sums]) == pytest.approx(sign_flip(sums))

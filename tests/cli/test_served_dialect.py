@@ -215,7 +215,7 @@ async def test_plugin_says_that_dialect_does_not_fit(
         done = await asyncio.to_thread(
             subprocess.run,
             [
-                *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
+                *(sys.executable, "-m", "pytest", "-p", "no:nbval"),
                 *("--lhkit-toolset=tools.py:toolset", f"--lhkit-base-url={server.base_url}"),
                 *options,
             ],

@@ -48,6 +48,7 @@ from lhkit.toolset import (
     registry_of,
     supported_locales,
 )
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -233,7 +234,7 @@ def test_load_reports_invalid_reference(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("code", "message"),
     [
         ("import json\nimport own_nothing\n", ":2: ModuleNotFoundError: No module named"),
@@ -572,7 +573,7 @@ class Named:
         return BareToolset(registry=ToolRegistry()).open(world, locale)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("criteria", "expected"),
     [
         (None, {}),
@@ -589,7 +590,7 @@ def test_criteria_of_returns_texts_by_language(criteria: Any, expected: Any) -> 
     assert criteria_of(BareToolset(registry=ToolRegistry())) == {}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("criteria", "shown"),
     [
         (["a"], '["a"]'),

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, create_model
 
 from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import argument_fields, argument_form, edited_arguments, expected
+from tests.rows import check_rows
 
 EN, KO = load_catalog("en"), load_catalog("ko")
 
@@ -183,14 +184,14 @@ SHAPES: list[tuple[Any, str, list[str], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("part", "kind", "choices", "is_nullable"), SHAPES)
+@check_rows(("part", "kind", "choices", "is_nullable"), SHAPES)
 def test_argument_field_has_the_kind_that_its_schema_means(
     part: Any, kind: str, choices: list[str], is_nullable: bool
 ) -> None:
     assert seen(part, y={"type": "integer"}) == (kind, choices, is_nullable)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("annotation", "kind", "choices", "is_nullable"),
     [
         (Share, "choice", ["team", "public"], False),
@@ -218,7 +219,7 @@ def test_argument_field_of_a_python_type(
     assert made.is_nullable == is_nullable
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("part", "title", "about", "label"),
     [
         (STATUS, "Status", "s", "x (Status)"),
@@ -264,7 +265,7 @@ def edit(schema: Mapping[str, Any], args: Mapping[str, Any], typed: str | None) 
     return done.errors.get("x") or done.values.get("x", "(left out)")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("part", "typed", "value"),
     [
         (STATUS, "closed", "closed"),
@@ -304,7 +305,7 @@ def test_edited_argument_is_the_value_that_the_schema_means(
         assert (type(edited), edited) == (type(value), value)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("part", "typed", "en", "ko"),
     [
         (STATUS, "new", "one of open, closed", "open, closed 중 하나"),
@@ -397,7 +398,7 @@ def test_argument_field_names_at_most_twenty_choices() -> None:
     assert (text.count("c"), text.endswith(", c19, …")) == (20, True)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("part", "value", "typed"),
     [
         (STATUS, "open", "open"),

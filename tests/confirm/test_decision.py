@@ -19,6 +19,7 @@ from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from tests.hostile import AnswerGate
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ NOT_JSON: Any = Edit({"to": object()})  # type: ignore[dict-item]
 BAD_DAY = "the field 'day' must be"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("answer", "reads", "ran", "gate", "how", "reason"),
     [
         (True, SENT, ARGS, "accepted", "", ""),
@@ -203,7 +204,7 @@ TYPED = [
 ]
 
 
-@pytest.mark.parametrize(("typed", "reads", "ran", "how"), TYPED)
+@check_rows(("typed", "reads", "ran", "how"), TYPED)
 async def test_terminal_edits_by_field_and_asks_again_with_the_edited_card(
     typed: list[str], reads: Any, ran: Any, how: str
 ) -> None:
@@ -313,7 +314,7 @@ async def test_dispatch_uses_each_decision_once_for_its_own_request(
     assert bench.ran == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("calls", "english", "korean"),
     [
         ([], "Nothing was run that writes", "쓰는 도구는 실행되지 않음"),

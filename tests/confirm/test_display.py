@@ -5,6 +5,8 @@ import sys
 import unicodedata
 from dataclasses import replace
 from datetime import date
+from functools import cache
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -24,29 +26,42 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
 ENGLISH = load_catalog("en")
-POINTS = [
-    char
-    for char in map(chr, range(sys.maxunicode + 1))
-    if unicodedata.category(char) not in ("Cs", "Co") or char in "\ue000\U0010fffd"
-]
-INVISIBLE = {char for char in POINTS if char != "\n" and visible(char) != char}
 NAMED = "\u3164\uffa0\u115f\u2800\xa0\u200b\ufe0f\U000e0100\u202e\x1b\x9b\u2028\u200d\t\r"
 LITERAL = ":on: [red]x[/red] <b>y</b> \\u3164"
-TEXT = LITERAL + "x".join(sorted(INVISIBLE))
-ARGS = {"to": TEXT, "note": LITERAL, "tags": ["\u3164x\u202e"]}
 SCHEMA = object_schema(
     to={"type": "string"}, note={"type": "string"}, tags={"type": "array", "description": NAMED}
 )
 WRITE = replace(echo_tool(parameters=SCHEMA, is_destructive=True), description=NAMED)
 
 
+def is_invisible(char: str) -> bool:
+    return char != "\n" and visible(char) != char
+
+
+@cache
+def invisible() -> str:
+    """Return the invisible characters: all assigned ones, and the ends of each unassigned range.
+
+    `tests/test_text.py` tests `visible` itself.
+    """
+    points = map(chr, range(sys.maxunicode + 1))
+    kinds = groupby(points, key=lambda char: unicodedata.category(char).replace("Co", "Cn"))
+    runs = ((kind, [*run]) for kind, run in kinds if kind != "Cs")
+    tried = (
+        char for kind, run in runs for char in (run[:: len(run) - 1 or 1] if kind == "Cn" else run)
+    )
+    return "".join(filter(is_invisible, tried))
+
+
 async def ask(gate: ConfirmGate) -> None:
+    args = {"to": LITERAL + "x".join(invisible()), "note": LITERAL, "tags": ["\u3164x\u202e"]}
     await ToolDispatcher(ToolRegistry([WRITE]), catalog=ENGLISH).dispatch(
-        WRITE.name, ARGS, confirm=gate
+        WRITE.name, args, confirm=gate
     )
 
 
@@ -93,15 +108,17 @@ async def truth() -> str:
     outcome = ToolCallOutcome(
         result=ToolOk({}), args={"note": LITERAL}, gate=GateOutcome.ACCEPTED, ran=True
     )
-    call = ToolCallMessage(call=ToolCall(name=TEXT, args={}), outcome=outcome)
+    call = ToolCallMessage(
+        call=ToolCall(name=LITERAL + "x".join(invisible()), args={}), outcome=outcome
+    )
     return truth_line([call], ENGLISH)
 
 
-@pytest.mark.parametrize("door", [terminal, client, truth])
+@check_rows("door", [terminal, client, truth])
 async def test_every_invisible_character_of_an_argument_is_an_escape(door: Any) -> None:
-    assert set(NAMED) <= INVISIBLE
+    assert set(NAMED) <= {*invisible()}
     shown = await door()
-    assert not set(shown) & INVISIBLE
+    assert [char for char in set(shown) if is_invisible(char)] == []
     assert LITERAL in shown
     assert "\\u3164x" in shown
 

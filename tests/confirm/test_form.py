@@ -18,6 +18,7 @@ from lhkit.confirm.form import (
     filled,
     parse_form,
 )
+from tests.rows import check_rows
 
 EN, KO = load_catalog("en"), load_catalog("ko")
 CITY = {"type": "string", "oneOf": [{"const": "se", "title": "Seoul"}, {"const": "bu"}]}
@@ -65,7 +66,7 @@ def test_form_has_a_field_of_each_mcp_type() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("field", "right", "wrong"),
     [
         ({"type": "string", "minLength": 2, "maxLength": 3}, "abc", ["a", "abcd"]),
@@ -88,7 +89,7 @@ def test_form_validates_text(field: Mapping[str, Any], right: str, wrong: list[s
         assert values(made, it=each)["it"].startswith("Invalid value. Expected: "), each
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("field", "typed", "value"),
     [
         ({"type": "integer"}, " 3 ", 3),
@@ -119,9 +120,7 @@ def test_form_omits_empty_fields() -> None:
     assert values(made, b="") == {}
 
 
-@pytest.mark.parametrize(
-    "default", ["no", 5, None, ["x"], {}, float("nan"), "x" * 5000, [[]], 10**400]
-)
+@check_rows("default", ["no", 5, None, ["x"], {}, float("nan"), "x" * 5000, [[]], 10**400])
 def test_form_ignores_an_invalid_default(default: Any) -> None:
     made = form(
         a={"type": "integer", "maximum": 3, "default": default},
@@ -131,7 +130,7 @@ def test_form_ignores_an_invalid_default(default: Any) -> None:
     assert made.typed == {"a": "", "c": "", "d": ""}
 
 
-@pytest.mark.parametrize("default", ["ann\u202eelpmaxe@", "a\u2066b", "a\x00b", "a\u200bb"])
+@check_rows("default", ["ann\u202eelpmaxe@", "a\u2066b", "a\x00b", "a\u200bb"])
 def test_form_ignores_a_default_that_is_not_fully_visible(default: str) -> None:
     assert form(to={"type": "string", "default": default}).typed == {"to": ""}
     lines = form(to={"type": "string", "default": "one\n\ttwo"})
@@ -149,7 +148,7 @@ def test_form_of_one_boolean_is_a_question() -> None:
     assert [each.kind for each in form(ok={**asked, "default": False}).fields] == [FieldKind.YES_NO]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("wrong", "reason"),
     [
         ({}, "`properties` is not an object"),
@@ -196,7 +195,7 @@ def test_form_ignores_invalid_limits_and_unknown_keywords() -> None:
     assert made.fields[0].label == "a"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "is_secret"),
     [
         ("Your password?", True),
@@ -275,7 +274,7 @@ def test_argument_form_shows_every_argument_exactly() -> None:
     assert (list(same.values.items()), same.errors) == (list(ARGUMENTS.items()), {})
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("typed", "changed"),
     [
         ({"day": "2026-06-16"}, {"day": "2026-06-16"}),

@@ -7,6 +7,7 @@ from lhkit.confirm.decision import Approve, QuestionOutcome, Reject
 from lhkit.confirm.form import parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import TerminalGate
+from tests.rows import check_rows
 
 REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary="물 한 잔")
 
@@ -87,7 +88,7 @@ async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("line", "expected"),
     [
         ("y", True), ("네", True), ("", False), ("n", False), ("수행", False),

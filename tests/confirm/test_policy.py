@@ -19,6 +19,7 @@ from lhkit.confirm.policy import (
     policy_line,
     tool_sha256,
 )
+from tests.rows import check_rows
 
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 
@@ -132,7 +133,7 @@ ODD_FILES = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), ODD_FILES.values(), ids=ODD_FILES)
+@check_rows(("text", "message"), ODD_FILES.values(), ids=ODD_FILES)
 def test_policy_refuses_odd_files(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "approvals.toml"
     file.write_text(text, encoding="utf-8")
@@ -187,7 +188,7 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize(("rules", "asked", "expected"), RULES.values(), ids=RULES)
+@check_rows(("rules", "asked", "expected"), RULES.values(), ids=RULES)
 async def test_gate_runs_only_what_the_policy_lets_run(
     rules: ApprovalPolicy, asked: ConfirmRequest, expected: bool
 ) -> None:
@@ -223,7 +224,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("inner", "is_suspended"), ANSWERS.values(), ids=ANSWERS)
+@check_rows(("inner", "is_suspended"), ANSWERS.values(), ids=ANSWERS)
 async def test_gate_asks_for_the_rest_of_the_conversation_after_a_no(
     inner: Any, is_suspended: bool
 ) -> None:
@@ -286,7 +287,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize(("rules", "front", "words"), LINES.values(), ids=LINES)
+@check_rows(("rules", "front", "words"), LINES.values(), ids=LINES)
 def test_policy_line_says_what_runs_or_what_differs(
     rules: ApprovalPolicy, front: Measured | None, words: str
 ) -> None:

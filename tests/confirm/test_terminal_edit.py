@@ -12,6 +12,7 @@ from lhkit.conversation.tool_results import ToolOk
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ def choices(*pairs: str | Pair) -> list[Choice]:
     return [Choice(value=value, title=title) for value, title in both]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("pairs", "marks"),
     [
         (["a", "b"], ["1", "2"]),
@@ -44,7 +45,7 @@ def test_terminal_numbers_of_choices_are_no_values_or_titles(
     assert [mark for mark, _ in numbered(choices(*pairs))] == marks
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("pairs", "line", "values"),
     [
         (["a", "b"], "2", ["b"]),

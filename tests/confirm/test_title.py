@@ -14,12 +14,13 @@ from lhkit.notebook.panel.render import fragment
 from lhkit.notebook.panel.state import CardItem
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.rows import check_rows
 
 LONG = "Share an event. Slots are alternative times; use ids that a search returned."
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("title", "heading"),
     [
         ("일정 공유", "일정 공유"),
@@ -73,7 +74,7 @@ async def test_title_by_language_follows_the_language_of_the_card() -> None:
     assert [request.heading for request in gate.asked] == ["일정 공유", "Share an event"]
 
 
-@pytest.mark.parametrize("title", [5, ["x"], {"en": 5}, {1: "x"}, {"en": None}])
+@check_rows("title", [5, ["x"], {"en": 5}, {1: "x"}, {"en": None}])
 def test_title_that_is_no_text_is_refused(title: object) -> None:
     with pytest.raises(RegistrationError, match="'share': title must be a text"):
         ToolRegistry().tool(title=title, description=LONG, name="share")(lambda: {})  # type: ignore[arg-type]

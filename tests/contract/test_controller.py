@@ -3,11 +3,10 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 import lhkit
 from lhkit.scripted import call, say
 from lhkit.testing import echo_tool, object_schema
+from tests.rows import check_rows
 
 READ, WRITE = call("look", n=1), call("write", n=1)
 TWO_WRITES = lhkit.Reply(
@@ -82,7 +81,7 @@ TABLE: list[tuple[list[lhkit.Reply], list[bool] | None, list[str], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("replies", "answers", "messages", "requests"), TABLE)
+@check_rows(("replies", "answers", "messages", "requests"), TABLE)
 def test_user_turn_leaves_these_messages(
     replies: list[lhkit.Reply], answers: list[bool] | None, messages: list[str], requests: int
 ) -> None:

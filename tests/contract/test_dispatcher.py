@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import lhkit
 from lhkit.testing import BrokenGate, echo_tool, object_schema
 from tests.hostile import ANYTHING, AnswerGate
+from tests.rows import check_rows
 
 
 @dataclass
@@ -70,7 +71,7 @@ TABLE: list[tuple[Any, Any, Any, str, int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "args", "answers", "result", "asked", "ran"), TABLE)
+@check_rows(("name", "args", "answers", "result", "asked", "ran"), TABLE)
 def test_dispatch_validates_then_asks_then_runs(
     name: Any, args: Any, answers: Any, result: str, asked: int, ran: int
 ) -> None:
@@ -89,7 +90,7 @@ def test_dispatch_takes_a_broken_gate_for_a_no(error: Exception) -> None:
     assert bench.ran == []
 
 
-@pytest.mark.parametrize("answer", [1, "yes", "true", object(), [True], None, 0, False])
+@check_rows("answer", [1, "yes", "true", object(), [True], None, 0, False])
 def test_dispatch_takes_anything_but_true_for_a_no(answer: Any) -> None:
     bench = Bench()
     assert (

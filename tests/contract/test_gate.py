@@ -3,10 +3,9 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 import lhkit
 from lhkit.testing import BrokenGate
+from tests.rows import check_rows
 
 REQUEST = lhkit.ConfirmRequest(tool="write", description="Write", args={"n": 1}, summary="n: 1")
 
@@ -23,12 +22,12 @@ async def typed(line: str | type[BaseException]) -> lhkit.Decision:
     return await lhkit.TerminalGate(read, lambda _line: None, forget=forget).confirm(REQUEST)
 
 
-@pytest.mark.parametrize("line", ["y", "Y", "yes", " yes ", "네", "예", "ㅛ"])
+@check_rows("line", ["y", "Y", "yes", " yes ", "네", "예", "ㅛ"])
 def test_terminal_gate_takes_an_explicit_yes(line: str) -> None:
     assert isinstance(asyncio.run(typed(line)), lhkit.Approve)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "line", ["", "n", "no", "yeah", "yy", "아니요", "ok", "1", "true", EOFError, KeyboardInterrupt]
 )
 def test_terminal_gate_takes_anything_else_for_a_no(line: Any) -> None:

@@ -6,9 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import lhkit
+from tests.rows import check_rows
 
 PINNED: dict[str, dict[str, str]] = json.loads(
     (Path(__file__).parent / "recorded" / "public_names.json").read_text(encoding="utf-8")
@@ -42,14 +41,14 @@ def test_every_public_name_is_pinned() -> None:
     assert {name for name in pinned if "." not in name} == set(lhkit.__all__)
 
 
-@pytest.mark.parametrize("name", PINNED)
+@check_rows("name", PINNED)
 def test_public_name_exists_and_is_exported(name: str) -> None:
     module, _, path = name.partition(":")
     assert path.split(".")[0] in import_module(module).__all__
     assert public_value(name) is not None
 
 
-@pytest.mark.parametrize("name", [name for name, pinned in PINNED.items() if pinned])
+@check_rows("name", [name for name, pinned in PINNED.items() if pinned])
 def test_public_callable_keeps_its_parameters(name: str) -> None:
     present = parameters(public_value(name))
     assert {key: present.get(key) for key in PINNED[name]} == PINNED[name]

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 import lhkit
+from tests.rows import check_rows
 
 Lhkit = Callable[..., tuple[int, str]]
 ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("folder", "count"),
     [("datasets/ac/dev", 168), ("datasets/ac/test", 84), ("evals/pantry", 40), ("evals/plain", 48)],
 )

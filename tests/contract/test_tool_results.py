@@ -10,6 +10,7 @@ import lhkit
 from lhkit import parse_result
 from lhkit.scripted import call, say
 from lhkit.testing import echo_tool
+from tests.rows import check_rows
 
 RESULTS: list[tuple[lhkit.ToolResult, str]] = [
     (lhkit.ToolOk({"n": 1}), '{"status":"ok","data":{"n":1}}'),
@@ -55,7 +56,7 @@ async def read_by_model(result: lhkit.ToolResult, **assistant: Any) -> str:
     return lhkit.encode_tool_result(message.result, message.max_bytes)
 
 
-@pytest.mark.parametrize(("result", "text"), RESULTS)
+@check_rows(("result", "text"), RESULTS)
 def test_tool_result_is_this_json(result: lhkit.ToolResult, text: str) -> None:
     assert lhkit.encode_tool_result(result) == text
     assert asyncio.run(read_by_model(result)) == text
@@ -70,8 +71,8 @@ def test_tool_result_of_an_edited_call_is_this_json(result: lhkit.ToolResult, te
 LONG = '물\ud800"' * 4000
 
 
-@pytest.mark.parametrize("limit", [256, 300, 2048])
-@pytest.mark.parametrize(
+@check_rows("limit", [256, 300, 2048])
+@check_rows(
     ("result", "keys"),
     [
         (lhkit.ToolCancelled(LONG), ["status", "reason", "user_message"]),

@@ -14,6 +14,7 @@ import yaml
 
 from tests.children import search_paths
 from tests.docs.pages import ROOT, blocks
+from tests.rows import check_rows
 
 CI = ROOT / "docs" / "ci"
 ACTION = yaml.safe_load((CI / "action.yml").read_text(encoding="utf-8"))
@@ -91,7 +92,7 @@ ALWAYS = ["--toolset", "shop.py:toolset", "--model", "gold", "--name", "candidat
 FILES = ["--markdown", "comment.md", "--html", "report.html", "--junit", "junit.xml"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("options", "words"),
     [
         ("", []),
@@ -128,7 +129,7 @@ def test_action_reads_options_as_words_of_a_shell(
     assert arguments(tmp_path) == ["eval", "shop.yaml", *ALWAYS, *words, *FILES]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("scenarios", "paths"),
     [
         ("one.yaml two.yaml", ["one.yaml", "two.yaml"]),
@@ -145,8 +146,8 @@ def test_action_reads_scenarios_of_several_lines(
     assert arguments(tmp_path) == ["eval", *paths, *ALWAYS, *FILES]
 
 
-@pytest.mark.parametrize("name", ["options", "scenarios"])
-@pytest.mark.parametrize("text", ["--limit 14\n--tag 'open\n", 'a "b', "it's"])
+@check_rows("name", ["options", "scenarios"])
+@check_rows("text", ["--limit 14\n--tag 'open\n", 'a "b', "it's"])
 def test_action_refuses_a_quote_without_an_end(tmp_path: Path, name: str, text: str) -> None:
     write_fakes(tmp_path)
     assert run_action(tmp_path, model="gold", **{name: text}) == 2
@@ -163,8 +164,8 @@ def test_action_passes_baseline_margin_and_regressions(tmp_path: Path) -> None:
     assert arguments(tmp_path)[6:12] == given
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 70, 130])
-@pytest.mark.parametrize("is_fork", [False, True])
+@check_rows("code", [0, 1, 2, 3, 4, 70, 130])
+@check_rows("is_fork", [False, True])
 def test_action_ends_with_the_exit_code_of_eval(tmp_path: Path, code: int, is_fork: bool) -> None:
     write_fakes(tmp_path, code)
     if is_fork:

@@ -16,6 +16,7 @@ from tests.children import search_paths
 from tests.docs.command_lines import lhkit_lines, read_line
 from tests.docs.pages import ROOT, blocks, files, missing, run, steps
 from tests.node_servers import npm_environment
+from tests.rows import check_rows
 
 DOCS = ROOT / "docs"
 MORE_PUBLIC = ("reports", "scripted", "settings", "sft")
@@ -41,7 +42,7 @@ SAME = {f"{name}.ko.md" for name in TRANSLATED}
 HERE = [page for page in PAGES if page.name not in ELSEWHERE | SAME]
 
 
-@pytest.mark.parametrize("name", sorted(TRANSLATED))
+@check_rows("name", sorted(TRANSLATED))
 def test_korean_page_has_the_blocks_and_headings_of_the_english_one(name: str) -> None:
     english, korean = DOCS / f"{name}.md", DOCS / f"{name}.ko.md"
     assert blocks(korean) == blocks(english)
@@ -101,7 +102,7 @@ def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> 
         assert came.code == 0 or following == "echo $?", (step.command, came.output)
 
 
-@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[f"{p}: {line}" for p, line in COMMANDS])
+@check_rows(("page", "line"), COMMANDS, ids=[f"{p}: {line}" for p, line in COMMANDS])
 def test_page_command_is_accepted_by_the_parser(page: str, line: str) -> None:
     assert read_line(line) or line == "lhkit --help", page
 
@@ -129,7 +130,7 @@ def test_configuration_page_has_every_variable_key_and_exit_code() -> None:
 SERVERS = sorted(DOCS.glob("servers/*.md"))
 
 
-@pytest.mark.parametrize("page", SERVERS, ids=lambda page: page.name)
+@check_rows("page", SERVERS, ids=lambda page: page.name)
 def test_server_page_has_the_form_of_the_others(page: Path) -> None:
     title, said, *_ = page.read_text(encoding="utf-8").split("\n\n")
     assert title.startswith("# ")
@@ -172,7 +173,7 @@ def test_site_builds_without_a_warning() -> None:
 READ = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("notebooks/*.ipynb")]
 
 
-@pytest.mark.parametrize("page", READ, ids=lambda page: page.relative_to(ROOT).as_posix())
+@check_rows("page", READ, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page_imports_public_modules_only(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     imported = {name for match in IMPORTED.findall(text) for name in match if name}

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 from lhkit.models.base import ChatModel
+from tests.children import LOAD_NBVAL
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(900)]
 
@@ -24,8 +25,9 @@ async def test_quickstart_notebook_runs_on_gemma(gemma: ChatModel, tmp_path: Pat
     code[0].source = code[0].source.replace(OFFLINE, f'LIVE = "{gemma.identity.base_url}"')
     nbformat.write(notebook, path)  # without cassettes beside it
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
-    command += ["--rootdir", str(tmp_path), "-n0", "-p", "no:cacheprovider", "-q", "--nbval-lax"]
-    command += ["--nbval-current-env", "--nbval-cell-timeout=300", str(path)]
+    command += ["--rootdir", str(tmp_path), "-n0", "-p", "no:cacheprovider", "-q"]
+    command += [*LOAD_NBVAL, "--nbval-lax", "--nbval-current-env"]
+    command += ["--nbval-cell-timeout=300", str(path)]
     ran = await anyio.run_process(command, check=False)
     shown = ran.stdout.decode()
     assert ran.returncode == 0, shown[-5000:] + ran.stderr.decode()[-2000:]

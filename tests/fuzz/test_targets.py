@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lhkit.models.dialects import DIALECTS
 from tests.fuzz.laws import TARGETS
+from tests.rows import check_rows
 
 PARSER_PIECES = [
     *('{"name":', '"f"', ', "parameters": {"a": 1}}', "[f(", "f(", "a=", '""', "'", "\\", ")]"),
@@ -98,7 +99,7 @@ REGRESSIONS = {
 """Inputs that a fuzzer or a person found, by the name of their invariant."""
 
 
-@pytest.mark.parametrize("case", REGRESSIONS)
+@check_rows("case", REGRESSIONS)
 def test_regressions_keep_the_invariants(case: str) -> None:
     TARGETS[case.partition(":")[0]](REGRESSIONS[case])
 
@@ -141,8 +142,8 @@ def test_parse_many_marks_before_many_calls_in_linear_time(unit: str) -> None:
     assert many <= 16 * few
 
 
-@pytest.mark.parametrize("unit", [" ", "```", "[ ", "<tool_call>", "<escape>", "[f(a=1)] "])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@check_rows("unit", [" ", "```", "[ ", "<tool_call>", "<escape>", "[f(a=1)] "])
+@check_rows("dialect", DIALECTS)
 def test_stream_many_marks_in_linear_time(dialect: str, unit: str) -> None:
     few, many = (steps_of(stream, dialect, unit * (n // len(unit))) for n in (FEW, MANY))
     assert many <= 16 * few

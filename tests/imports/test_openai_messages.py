@@ -24,6 +24,7 @@ from lhkit.imports.openai_messages import import_messages
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import Toolset, load
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +222,7 @@ def imported_messages(*messages: dict[str, Any]) -> list[dict[str, Any]]:
 X_A, RESULT_A = calls(("a", "x", {})), back("a", "1")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("chat", "code"),
     [
         ([reply("Hello!"), *CHAT], "opening"),
@@ -310,7 +311,7 @@ async def test_import_messages_reports_a_claim_after_reads_only(tmp_path: Path) 
     assert "moved your order to Bonn" in words
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "message"),
     [
         ("[", "is not valid JSON"),
@@ -365,7 +366,7 @@ SUN, RAIN = result("sun"), result("rain")
 SUN_A, RAIN_A = result("sun", tool_call_id="a"), result("rain", tool_call_id="a")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "messages",
     [
         [NO_IDS, SUN, RAIN],
@@ -416,7 +417,7 @@ async def test_turn_reader_reports_stray_results(tmp_path: Path) -> None:
     assert sorted(lost) == [("no_result", "w"), ("stray_result", "ice")]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("content", "read"),
     [
         ({"sky": "blue"}, {"sky": "blue"}),
@@ -504,7 +505,7 @@ async def test_import_messages_skips_invalid_conversations(tmp_path: Path, is_li
         assert f"\n- {place}: " in notes
 
 
-@pytest.mark.parametrize("invalid", INVALID)
+@check_rows("invalid", INVALID)
 async def test_import_messages_refuses_a_single_invalid_conversation(
     tmp_path: Path, invalid: str
 ) -> None:

@@ -34,6 +34,7 @@ from tests.models.fake_vllm import (
     completion,
     streams,
 )
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -181,7 +182,7 @@ def outline(events: list[ModelEvent]) -> list[Any]:
     return out
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("reply", "events"),
     [
         (
@@ -225,7 +226,7 @@ async def test_stream_yields_events_in_order(
         assert outline(await heard(model)) == events
 
 
-@pytest.mark.parametrize("reply", [WORDS, call("f"), CUT, Reply()])
+@check_rows("reply", [WORDS, call("f"), CUT, Reply()])
 async def test_stream_ends_with_one_finished_event(model_of: Maker, reply: Reply) -> None:
     async with model_of(reply) as model:
         events = await heard(model)

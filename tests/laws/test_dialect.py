@@ -25,6 +25,7 @@ from lhkit.models.dialects import DIALECTS, Dialect
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.tools.registration import NAME_PATTERN
 from tests.hostile import json_values
+from tests.rows import check_rows
 
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "description": "", "parameters": {"type": "object"}} for name in ("f", "g")
@@ -188,7 +189,7 @@ def test_parse_reads_deeply_nested_arguments(dialect: Dialect) -> None:
 
 
 @each_dialect
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, object(), {1: 2}])
+@check_rows("value", [float("nan"), float("inf"), {1}, object(), {1: 2}])
 def test_render_call_refuses_values_that_are_not_json(dialect: Dialect, value: Any) -> None:
     with pytest.raises(NotJsonError):
         dialect.render_call("f", {"a": value})
@@ -381,7 +382,7 @@ def test_parse_ends_a_damaged_call_at_the_next(
 
 
 @each_dialect
-@pytest.mark.parametrize("separator", ["", "\n"])
+@check_rows("separator", ["", "\n"])
 def test_parse_marks_damaged_calls_as_malformed(dialect: Dialect, separator: str) -> None:
     whole, last = dialect.render_call("f", {"a": "x"}), dialect.render_call("g", {"b": "y"})
     damaged = {
@@ -399,8 +400,8 @@ def test_parse_marks_damaged_calls_as_malformed(dialect: Dialect, separator: str
     assert streamed(dialect, list(raw))[1] == result
 
 
-@pytest.mark.parametrize("name", ["functiongemma", "gemma4"])
-@pytest.mark.parametrize("rest", ["", "\n", "네."])
+@check_rows("name", ["functiongemma", "gemma4"])
+@check_rows("rest", ["", "\n", "네."])
 def test_parse_ends_a_call_at_an_end_token_in_an_open_string(name: str, rest: str) -> None:
     dialect = DIALECTS[name]
     whole = dialect.render_call("f", {"a": "x"})
@@ -607,7 +608,7 @@ JOINED_TOKENS = [
 
 
 @each_dialect
-@pytest.mark.parametrize(("head", "tail"), JOINED_TOKENS)
+@check_rows(("head", "tail"), JOINED_TOKENS)
 def test_encode_escapes_a_control_token_in_two_texts(
     dialect: Dialect, head: str, tail: str
 ) -> None:
@@ -684,7 +685,7 @@ def test_encode_omits_notices(dialect: Dialect) -> None:
 
 
 @each_dialect
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "args"), [("", {}), ("f", "raw arguments"), ("f", {"a": {1}}), ("f", {"a": 1e999})]
 )
 def test_encode_shows_malformed_calls_as_written(dialect: Dialect, name: str, args: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from lhkit.base.errors import StoreError
 from lhkit.lifehelper.catalog import load_protocols
+from tests.rows import check_rows
 
 ENTRY = """
 [[protocol]]
@@ -45,7 +46,7 @@ def test_load_protocols_reads_a_folder_once(tmp_path: Path) -> None:
     assert load_protocols(folder) is load_protocols(folder)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("old", "new", "field"),
     [
         ('id = "daily-walk"', 'id = "Daily Walk"', "id"),
@@ -71,9 +72,7 @@ def test_load_protocols_names_file_entry_and_field_of_an_invalid_entry(
     assert "daily-walk" in message or "number 1" in message or "Daily Walk" in message
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[protocol]\nid = 'x'", "protocol = 3", "protocol = [1]", "not toml ="]
-)
+@check_rows("content", ["", "[protocol]\nid = 'x'", "protocol = 3", "protocol = [1]", "not toml ="])
 def test_load_protocols_refuses_a_file_without_entries(tmp_path: Path, content: str) -> None:
     with pytest.raises(StoreError, match=r"movement\.toml"):
         load_protocols(folder_with(tmp_path, content))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from lhkit.lifehelper.framing import find_negation, is_blank
+from tests.rows import check_rows
 
 NEGATIVE = """
 나는 커피를 마시지 않는다
@@ -173,12 +174,12 @@ I write a note
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("sentence", NEGATIVE)
+@check_rows("sentence", NEGATIVE)
 def test_find_negation_detects_negative_sentences(sentence: str) -> None:
     assert find_negation(sentence) is not None
 
 
-@pytest.mark.parametrize("sentence", POSITIVE)
+@check_rows("sentence", POSITIVE)
 def test_find_negation_accepts_positive_sentences(sentence: str) -> None:
     assert find_negation(sentence) is None
 
@@ -186,8 +187,8 @@ def test_find_negation_accepts_positive_sentences(sentence: str) -> None:
 SENTENCES = YAML(typ="safe").load(Path(__file__).with_name("framing_sentences.yaml"))
 
 
-@pytest.mark.parametrize("kind", ["positive", "negative"])
-@pytest.mark.parametrize("locale", ["ko", "en"])
+@check_rows("kind", ["positive", "negative"])
+@check_rows("locale", ["ko", "en"])
 def test_find_negation_handles_subordinate_clauses(kind: str, locale: str) -> None:
     sentences = SENTENCES[kind][locale]
     assert len(sentences) >= 30
@@ -228,6 +229,6 @@ FILLED = (
 )
 
 
-@pytest.mark.parametrize("text", [*BLANK, *FILLED])
+@check_rows("text", [*BLANK, *FILLED])
 def test_is_blank_without_letters_and_for_an_unfilled_template(text: str) -> None:
     assert is_blank(text) is (text in BLANK)

@@ -9,6 +9,7 @@ from lhkit.lifehelper.schemas import ANCHOR_CHARS
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import StoreImage
 from lhkit.lifehelper.tools import LifeHelper, query_protocol, search_catalog
+from tests.rows import check_rows
 
 
 def no_clock() -> None:
@@ -52,7 +53,7 @@ def test_search_catalog_results_fit_the_budget(
             assert len(text.encode()) <= max_bytes
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("query", "expected"),
     [
         ("카페인을 줄이고 싶어", "caffeine-cutoff"),
@@ -84,7 +85,7 @@ def test_search_finds_protocols_for_everyday_queries(
         assert expected in [hit["id"] for hit in search_protocols(store, query=query, locale="ko")]
 
 
-@pytest.mark.parametrize("query", ["양자역학", "주식 투자", "환율", "영화", "capital of France"])
+@check_rows("query", ["양자역학", "주식 투자", "환율", "영화", "capital of France"])
 def test_search_finds_nothing_for_other_topics(real_image: StoreImage, query: str) -> None:
     with real_image.fresh() as store:
         assert search_protocols(store, query=query, locale="ko") == ()

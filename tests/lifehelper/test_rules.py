@@ -4,7 +4,6 @@ from datetime import date, timedelta
 from itertools import product
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from lhkit.lifehelper.rules import (
     parse_date,
 )
 from lhkit.lifehelper.toolset import LifeHelperToolset
+from tests.rows import check_rows
 
 Row = dict[str, Any]
 WEDNESDAY = date(2026, 6, 17)
@@ -47,7 +47,7 @@ def test_check_habit_returns_none_without_a_broken_rule() -> None:
     assert check_habit(habit(), facts(), WEDNESDAY) is None
 
 
-@pytest.mark.parametrize("broken", list(product([False, True], repeat=5)))
+@check_rows("broken", list(product([False, True], repeat=5)))
 def test_check_habit_applies_the_rules_in_order(broken: tuple[bool, ...]) -> None:
     unknown, active, unanchored, negative, full = broken
     ruling = check_habit(
@@ -64,7 +64,7 @@ def test_check_habit_applies_the_rules_in_order(broken: tuple[bool, ...]) -> Non
     )
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("when", "after", "is_refused"),
     [(None, None, True), ("7시", None, False), (None, "양치", False), ("7시", "양치", False)],
 )
@@ -73,7 +73,7 @@ def test_r8_requires_an_anchor(when: str | None, after: str | None, is_refused: 
     assert (code(ruling) == "r8_anchor") == is_refused
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("sentence", "key"),
     [
         ("야식 금지", "framing_negative"),
@@ -88,7 +88,7 @@ def test_r7_refuses_negative_and_blank_sentences(sentence: str, key: str) -> Non
     assert (ruling.code, ruling.key) == ("r7_framing", key)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("added", "today", "is_refused"),
     [
         ("2026-06-15", "2026-06-21", True),  # Monday and Sunday of one week
@@ -121,7 +121,7 @@ def test_r3_never_allows_more_than_the_limit_per_week(days: list[date], limit: i
     assert all(weeks.count(week) <= limit for week in weeks)
 
 
-@pytest.mark.parametrize("text", ["2026-02-30", "0000-01-01", "２０２６-０１-０１", "x"])
+@check_rows("text", ["2026-02-30", "0000-01-01", "２０２６-０１-０１", "x"])
 def test_parse_date_refusal_names_the_argument(text: str) -> None:
     refusal = parse_date(text, argument="from")
     assert isinstance(refusal, Refusal)
@@ -158,7 +158,7 @@ def codes(
 OLD = row("old", "2026-06-15", framed_text="나는 커피를 마시지 않는다", anchor_after_what=None)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("before", "after", "expected"),
     [
         ([], [], []),

@@ -12,6 +12,7 @@ from lhkit.lifehelper.framing import find_negation, is_blank
 from lhkit.lifehelper.habits import list_creation_dates
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.world import DEFAULT_SENTENCE, parse_world, seed, snapshot
+from tests.rows import check_rows
 
 NOW = "2026-06-15T09:00:00+09:00"
 WALK = {"protocol_id": "daily-walk"}
@@ -60,7 +61,7 @@ def test_parse_world_accepts_dates_as_text_or_yaml_dates(store: Store) -> None:
     assert [row["date"] for row in snapshot(store)["tracker"]] == ["2026-06-13", "2026-06-14"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("data", "field"),
     [
         ({}, "world.now"),

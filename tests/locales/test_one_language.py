@@ -8,10 +8,10 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 import lhkit
@@ -20,6 +20,7 @@ from lhkit.base.locales import load_catalog
 from lhkit.cli.frame.parser import build_parser
 from lhkit.lifehelper.locales import life_helper_catalog
 from tests.cli.test_help import EXAMPLES, never
+from tests.rows import check_rows
 
 PACKAGE = Path(lhkit.__file__).parent
 TABLES = tomllib.loads(
@@ -78,6 +79,7 @@ def texts(node: ast.AST) -> Iterator[str]:
             yield from texts(part)
 
 
+@cache
 def texts_of_code() -> dict[str, str]:
     """Return the prose in the code, with its file."""
     found: dict[str, str] = {}
@@ -88,9 +90,6 @@ def texts_of_code() -> dict[str, str]:
     return found
 
 
-CODE = texts_of_code()
-
-
 def line_of(text: str) -> str:
     """Return a text as it stands in `other_texts.txt`: in one line, the beginning of a long one."""
     return " ".join(text.split())[:100].strip()
@@ -98,7 +97,7 @@ def line_of(text: str) -> str:
 
 def test_messages_of_the_code_have_a_korean_text() -> None:
     known = {NAMED.sub("{}", english) for english in KOREAN}
-    missing = {text: name for text, name in CODE.items() if text not in known}
+    missing = {text: name for text, name in texts_of_code().items() if text not in known}
     unread = {line for line in OTHER_TEXTS if line and not line.startswith(("#", "file "))}
     unknown = [f"{missing[text]}: {text}" for text in missing if line_of(text) not in unread]
     assert unknown == [], "say them in Korean in lhkit/base/locales/messages/ko.toml"
@@ -113,13 +112,13 @@ def test_korean_texts_belong_to_messages_of_the_code() -> None:
         for name, table in TABLES.items()
         for english in table
         if name not in NOT_OF_OURS
-        and NAMED.sub("{}", english) not in CODE
+        and NAMED.sub("{}", english) not in texts_of_code()
         and not all(part in words for part in re.split(r"\{\}|\n", english))
     ]
     assert gone == []
 
 
-@pytest.mark.parametrize("name", TABLES)
+@check_rows("name", TABLES)
 def test_korean_texts_have_the_values_of_the_message(name: str) -> None:
     for english, text in TABLES[name].items():
         if english == "[default: {}]":  # typer fills it in
@@ -146,7 +145,7 @@ USAGE = {
 }
 
 
-@pytest.mark.parametrize(("line", "korean"), USAGE.items())
+@check_rows(("line", "korean"), USAGE.items())
 def test_usage_errors_are_in_one_language(line: str, korean: str) -> None:
     shown = CliRunner().invoke(build_parser(never, "ko"), line.split(), env={"COLUMNS": "200"})
     assert shown.exit_code == 2
@@ -230,7 +229,7 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("message", "korean"), MESSAGES)
+@check_rows(("message", "korean"), MESSAGES)
 def test_translate_keeps_values_and_unknown_texts(message: object, korean: str) -> None:
     assert load_catalog("ko").translate(message) == korean
     assert load_catalog("en").translate(message) == str(message)
@@ -280,7 +279,7 @@ def shown_help(command: str, locale: str) -> str:
     return "\n".join(line for line in lines if not re.match(r" (\$|사용법|Usage)", line))
 
 
-@pytest.mark.parametrize("command", EXAMPLES)
+@check_rows("command", EXAMPLES)
 def test_help_is_in_one_language(command: str) -> None:
     korean = shown_help(command, "ko")
     assert english_in(korean) == []

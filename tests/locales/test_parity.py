@@ -8,6 +8,7 @@ import pytest
 from lhkit.base.errors import LhkitError, ModelError, UsageError
 from lhkit.base.locales import Catalog, available_locales, load_catalog
 from lhkit.lifehelper.locales import life_helper_catalog
+from tests.rows import check_rows
 
 
 def placeholders(text: str) -> set[str]:
@@ -18,8 +19,8 @@ def test_korean_is_the_default() -> None:
     assert load_catalog("ko").locale == "ko"
 
 
-@pytest.mark.parametrize("load", [load_catalog, life_helper_catalog])
-@pytest.mark.parametrize("locale", available_locales())
+@check_rows("load", [load_catalog, life_helper_catalog])
+@check_rows("locale", available_locales())
 def test_a_locale_has_the_keys_and_placeholders_of_the_default(
     locale: str, load: Callable[[str], Catalog]
 ) -> None:

@@ -19,9 +19,10 @@ from lhkit.reports import charts
 from lhkit.scripted import Reply, say
 from lhkit.settings import load_settings
 from lhkit.testing import ScriptedModel, echo_tool, object_schema
+from tests.rows import check_rows
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("variables", "locale"),
     [
         ({}, "en"),
@@ -65,7 +66,7 @@ def test_user_locale_refuses_an_explicit_language_without_texts(
         user_locale(given, variables={"LHKIT_LOCALE": own})
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("variables", "system", "locale"),
     [
         ({}, "ko-KR", "ko"),
@@ -80,7 +81,7 @@ def test_user_locale_asks_the_system_where_no_variable_is_set(
     assert user_locale(variables=variables, system_language=lambda: system) == locale
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("settings", "language"),
     [
         ({"AppleLanguages": ["ko-KR", "en-US"]}, "ko-KR"),

@@ -11,6 +11,7 @@ from lhkit.base.errors import UsageError
 from lhkit.base.notices import NOTICE
 from lhkit.mcp.launch import Launch, Remote, parse_server, split_entry
 from lhkit.mcp.toolset import McpToolset, from_reference
+from tests.rows import check_rows
 
 ADDRESS = "http://127.0.0.1:9/mcp"
 
@@ -25,7 +26,7 @@ def entry_file(tmp_path: Path) -> Any:
     return write
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "entry",
     [
         {"url": ADDRESS},
@@ -56,7 +57,7 @@ def test_variables_are_read_as_gemini_writes_them(entry_file: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "more",
     [
         {"headers": {"X-Team": "1", "X-On": True}},
@@ -80,8 +81,8 @@ COMMANDS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("entry", COMMANDS)
-@pytest.mark.parametrize(
+@check_rows("entry", COMMANDS)
+@check_rows(
     "table",
     [
         lambda entry: {"mcpServers": {"a": entry}},
@@ -115,7 +116,7 @@ def test_entry_file_may_have_comments_blanks_in_its_path_and_a_home(
     assert split_entry("node config.json#a") is None
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("content", "why"),
     [
         (
@@ -140,7 +141,7 @@ def test_reference_without_a_name_lists_the_servers(
             from_reference(f"mcp:{reference}")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("entry", "why"),
     [
         ({"uri": "x", "type": "http"}, "neither a command nor an address: it has uri, type"),

@@ -6,6 +6,7 @@ import pytest
 from mcp_types import CallToolResult, Tool
 
 from lhkit.mcp.results import MAX_STEPS, output_error
+from tests.rows import check_rows
 
 KEPT = ""
 
@@ -20,7 +21,7 @@ def of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "content", "why"),
     [
         (of(a={"type": "integer"}), {"a": "x"}, 'a is "x" and should be integer'),

@@ -14,6 +14,7 @@ from lhkit.mcp.toolset import MAX_DESCRIPTION, McpToolset
 from lhkit.tools.notices import tool_notices
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted
+from tests.rows import check_rows
 
 WORD = {"type": "string"}
 
@@ -50,7 +51,7 @@ def test_title_of_a_served_tool_is_for_people_only() -> None:
     assert [registry[name].description for name in "af"] == ["d", "Only a title"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("served", "shown"),
     [
         (["notes.get", "notes_get"], ["notes_get_2", "notes_get"]),
@@ -132,7 +133,7 @@ def test_registry_names_what_it_leaves_out_of_selected_tools() -> None:
 BROKEN = {"properties": {"t": {"$ref": "#/$defs/missing"}}}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "used"),
     [
         ({"properties": {"q": WORD}, "$defs": {"R": BROKEN}}, set()),
@@ -165,7 +166,7 @@ def test_registry_ignores_definitions_that_nothing_uses(
     assert isinstance(accepted, Accepted)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("format_", "value"),
     [
         ("date-time", "2026-03-04"),
@@ -231,7 +232,7 @@ NULLABLE: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "right", "wrong"), NULLABLE)
+@check_rows(("schema", "right", "wrong"), NULLABLE)
 def test_nullable_values_may_be_null(
     schema: dict[str, Any], right: list[Any], wrong: list[Any]
 ) -> None:

@@ -15,6 +15,7 @@ from lhkit.mcp.serving import McpServing
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +96,7 @@ async def test_serving_question_has_the_fields_that_the_schema_means() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("edit", "changed"),
     [
         ({"level": "2"}, {"level": 2}),
@@ -117,7 +118,7 @@ async def test_serving_runs_an_edit_after_it_was_shown(
     assert len(questions) == (2 if edit else 1)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("edit", "en", "ko"),
     [
         (
@@ -152,7 +153,7 @@ async def test_serving_runs_an_edit_after_it_was_shown(
         ),
     ],
 )
-@pytest.mark.parametrize("locale", ["en", "ko"])
+@check_rows("locale", ["en", "ko"])
 async def test_serving_error_names_what_is_expected_and_no_library(
     edit: Mapping[str, Any], en: str, ko: str, locale: str
 ) -> None:
@@ -164,8 +165,8 @@ async def test_serving_error_names_what_is_expected_and_no_library(
     assert schema == questions[0][1]
 
 
-@pytest.mark.parametrize("locale", ["en", "ko"])
-@pytest.mark.parametrize("name", ["plain", "args", "args.", "args.Plain", "quantity\u202e", "Run"])
+@check_rows("locale", ["en", "ko"])
+@check_rows("name", ["plain", "args", "args.", "args.Plain", "quantity\u202e", "Run"])
 async def test_serving_asks_again_after_an_answer_for_no_field_of_the_question(
     name: str, locale: str
 ) -> None:

@@ -48,6 +48,7 @@ from tests.mcp.conftest import (
     written,
 )
 from tests.node_servers import server
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -262,7 +263,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("error", "text"),
     [
         (httpx2.ConnectError("All connection attempts failed"), "nothing answers there: check"),
@@ -396,7 +397,7 @@ def test_reference_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert reference_from(there, "mcp:uvx a-b") == "mcp:uvx a-b"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "why"),
     [
         ("server = 'x'\nread = ['a']", "read: Unexpected"),
@@ -465,7 +466,7 @@ async def test_server_gets_variable_values(
     assert written(file) == "rent\n"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("content", "why"),
     [
         ("{", "not valid JSON"),

@@ -48,6 +48,7 @@ from lhkit.models.recorded.cassette import (
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from tests.hostile import json_values
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -488,7 +489,7 @@ def with_events(*events: Any, **more: Any) -> str:
     return HEAD + json.dumps({"request": request, "events": events, **more})
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("content", "phrase"),
     [
         (HEAD + '{"request": }', "a.jsonl:2: Expecting value"),

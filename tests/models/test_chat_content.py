@@ -15,6 +15,7 @@ from lhkit.models.client.openai_chat import ChatContent
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from tests.hostile import json_values
 from tests.models.fake_vllm import chat_call
+from tests.rows import check_rows
 
 KNOWN = ("get_weather", "add")
 WEATHER = {"city": "서울", "days": 3}
@@ -93,14 +94,14 @@ ASSEMBLED: dict[str, tuple[list[dict[str, Any]], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("pieces", "expected"), ASSEMBLED.values(), ids=ASSEMBLED)
+@check_rows(("pieces", "expected"), ASSEMBLED.values(), ids=ASSEMBLED)
 def test_chat_content_assembles_calls_from_deltas(
     pieces: list[dict[str, Any]], expected: list[Any]
 ) -> None:
     assert parse_calls(calls(*pieces)) == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("arguments", "args", "repairs"),
     [
         ("{}", {}, ()),
@@ -177,7 +178,7 @@ def test_chat_content_drops_white_space_next_to_calls() -> None:
     assert result.text == ""
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "choice",
     [
         {"delta": 3},
@@ -210,8 +211,8 @@ def test_chat_content_refuses_content_after_the_end(nothing: Any, content: Any) 
         list(reader.feed({"delta": {"content": content}}))
 
 
-@pytest.mark.parametrize("reason", ["tool_calls", "tool_use"])
-@pytest.mark.parametrize("deltas", [[], [{"content": "네"}], [{"tool_calls": [{"index": 0}]}]])
+@check_rows("reason", ["tool_calls", "tool_use"])
+@check_rows("deltas", [[], [{"content": "네"}], [{"tool_calls": [{"index": 0}]}]])
 def test_chat_content_refuses_announced_calls_that_are_missing(
     reason: str, deltas: list[dict[str, Any]]
 ) -> None:
@@ -241,8 +242,8 @@ def test_chat_content_accepts_announced_calls_that_were_cut() -> None:
 CALL = {"name": "add", "arguments": TEXT}
 
 
-@pytest.mark.parametrize("reason", ["tool_calls", None])
-@pytest.mark.parametrize(
+@check_rows("reason", ["tool_calls", None])
+@check_rows(
     ("choice", "place"),
     [
         ({"message": {"tool_calls": [{"id": "a", "function": CALL}]}}, "message"),
@@ -277,7 +278,7 @@ def test_chat_content_ignores_a_message_that_repeats_the_deltas(more: dict[str, 
     assert (result.text, [call.args for call in result.calls]) == ("네", [WEATHER])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "texts",
     [
         ["{}", TEXT],
@@ -299,7 +300,7 @@ def test_chat_content_reads_repeated_arguments(texts: list[Any]) -> None:
     assert repairs in {("repeated_arguments",), ("object_arguments",)}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "texts",
     [
         ['{"a": 1}', '{"a": 2}'],
@@ -336,7 +337,7 @@ def test_chat_content_reads_repeated_arguments_cut_anywhere(
 THINKS = {"type": "thinking", "thinking": [{"type": "text", "text": "음"}]}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("content", "text", "thinking"),
     [
         ([{"type": "text", "text": "네"}, {"type": "text", "text": "!"}], "네!", ""),
@@ -359,8 +360,8 @@ def test_chat_content_reads_a_list_of_parts(content: Any, text: str, thinking: s
     assert "".join(each.text for each in events if isinstance(each, ThinkingDelta)) == thinking
 
 
-@pytest.mark.parametrize("first", [0, 0.0, " 0 "])
-@pytest.mark.parametrize("second", [1, "1.0"])
+@check_rows("first", [0, 0.0, " 0 "])
+@check_rows("second", [1, "1.0"])
 def test_chat_content_accepts_an_index_as_float_or_text(first: Any, second: Any) -> None:
     deltas = calls(
         {"index": first, "id": 0, "function": {"name": "add", "arguments": '{"a"'}},

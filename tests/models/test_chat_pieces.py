@@ -38,6 +38,7 @@ from lhkit.models.recorded.cassette import (
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from tests.models import fake_vllm
+from tests.rows import check_rows
 
 KNOWN = ("add", "add_many", "list_all", "추가")
 Piece = tuple[str | None, Any]
@@ -124,9 +125,9 @@ SHARED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("in_one_event", [True, False])
-@pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED)
-@pytest.mark.parametrize(("pieces", "expected"), TWO.values(), ids=TWO)
+@check_rows("in_one_event", [True, False])
+@check_rows("shared", SHARED.values(), ids=SHARED)
+@check_rows(("pieces", "expected"), TWO.values(), ids=TWO)
 def test_calls_without_an_index_of_their_own_stay_apart(
     pieces: list[Piece], expected: list[Any], shared: dict[str, Any], *, in_one_event: bool
 ) -> None:
@@ -151,8 +152,8 @@ def test_calls_with_a_shared_index_may_be_cut_anywhere(
     assert made(*events) == [(first, {"a": "}{", "b": [1]}), ("add", {"a": '{"x'})]
 
 
-@pytest.mark.parametrize("shared", list(SHARED.values())[:4], ids=list(SHARED)[:4])
-@pytest.mark.parametrize(
+@check_rows("shared", list(SHARED.values())[:4], ids=list(SHARED)[:4])
+@check_rows(
     "pieces",
     [
         [("add", '{"a":'), ("add", "1}")],
@@ -221,8 +222,8 @@ def test_a_cut_call_of_a_shared_index_is_a_fragment() -> None:
 GROWING = ['{"a"', '{"a": [1', '{"a": [1, "', '{"a": [1, "}"]', '{"a": [1, "}"]}']
 
 
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize("pieces", [GROWING, [*GROWING, GROWING[-1]], [GROWING[1], GROWING[-1]]])
+@check_rows("named", [True, False])
+@check_rows("pieces", [GROWING, [*GROWING, GROWING[-1]], [GROWING[1], GROWING[-1]]])
 def test_cumulative_arguments_are_read_once(pieces: list[str], *, named: bool) -> None:
     sent = [
         piece("add" if named or number == 0 else None, text, index=0)
@@ -267,8 +268,8 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("key", ["content", "reasoning_content"])
-@pytest.mark.parametrize(
+@check_rows("key", ["content", "reasoning_content"])
+@check_rows(
     ("pieces", "text", "is_cumulative"),
     [
         *((pieces, pieces[-1], True) for pieces in CUMULATIVE),
@@ -322,8 +323,8 @@ def test_halves_of_a_character_in_two_events_are_one() -> None:
     last.raw_text.encode()
 
 
-@pytest.mark.parametrize("letter", ["é", "한", "😀"])
-@pytest.mark.parametrize("key", ["content", "reasoning", "arguments"])
+@check_rows("letter", ["é", "한", "😀"])
+@check_rows("key", ["content", "reasoning", "arguments"])
 def test_bytes_of_a_character_in_two_events_are_one(letter: str, key: str) -> None:
     data = letter.encode()
     for cut in range(1, len(data)):
@@ -340,9 +341,7 @@ def test_bytes_of_a_character_in_two_events_are_one(letter: str, key: str) -> No
         assert f'"a{letter}\\n' in last.raw_text + thought
 
 
-@pytest.mark.parametrize(
-    "parts", [(b"a\xf0", b"b"), (b"a", b"\x80b"), (b"\xf0\x9f", b"\x98"), (b"a\xffb", b"")]
-)
+@check_rows("parts", [(b"a\xf0", b"b"), (b"a", b"\x80b"), (b"\xf0\x9f", b"\x98"), (b"a\xffb", b"")])
 def test_bytes_that_are_no_character_are_refused(parts: tuple[bytes, bytes]) -> None:
     raw = b"".join(
         b"data: " + json.dumps(chunk({"content": "<"})).encode().replace(b"<", part) + b"\n\n"
@@ -398,7 +397,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("events", REFUSALS.values(), ids=REFUSALS)
+@check_rows("events", REFUSALS.values(), ids=REFUSALS)
 def test_a_refusal_is_the_reply_and_is_noted(events: list[dict[str, Any]]) -> None:
     last = answer(*events, chunk({}, "stop"))
     assert (last.text, last.notes) == ("그건 못 해요.", ("refusal",))
@@ -541,7 +540,7 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("events", LAWS)
+@check_rows("events", LAWS)
 def test_the_answer_does_not_depend_on_where_its_bytes_are_cut(
     events: list[dict[str, Any]],
 ) -> None:

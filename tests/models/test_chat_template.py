@@ -19,6 +19,7 @@ from lhkit.models.client.chat_template import ChatTemplate, find_chat_template, 
 from lhkit.models.dialects import DIALECTS
 from tests.models.fake_vllm import FakeVllm, answers, completion, connected, models, streams
 from tests.models.templates_of_tests import FUNCTIONGEMMA, GEMMA3, GEMMA4
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +39,7 @@ def template(text: str, **more: Any) -> ChatTemplate:
     return ChatTemplate(text=text, source="t.jinja", now=NOW, **more)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "rendered"),
     [
         ("{{ {'이름': '<é>'} | tojson }}", '{"이름": "<é>"}'),
@@ -54,7 +55,7 @@ def test_render_has_the_environment_of_transformers(text: str, rendered: str) ->
     assert template(text).render({}) == rendered
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "reason"),
     [
         ("{{ ''.__class__.__mro__ }}", "unsafe"),
@@ -130,7 +131,7 @@ def test_encode_refuses_dialects_that_no_template_renders(name: str) -> None:
         template(GEMMA4).encode(name, (), ())
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("files", "template_text"),
     [
         ({"chat_template.jinja": "a", "tokenizer_config.json": '{"chat_template": "b"}'}, "a"),

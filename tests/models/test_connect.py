@@ -8,6 +8,7 @@ import lhkit
 from lhkit.base.spelling import in_pytest, in_python, in_suite
 from lhkit.models.client.transport import Clock, Endpoint
 from tests.models.fake_vllm import FakeVllm
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ async def _no_sleep(_: float) -> None:
     pass
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "python", "pytest_text"),
     [
         ("give --dialect openai", 'give dialect="openai"', "give --lhkit-dialect openai"),
@@ -82,7 +83,7 @@ async def test_spelling_names_settings_where_they_are_typed(
     assert in_pytest(text) == pytest_text
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "suite"),
     [
         ("Choose one with --dialect: json.", "Choose one with `dialect`: json."),

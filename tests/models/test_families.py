@@ -9,9 +9,10 @@ from lhkit.base.errors import UsageError
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import FAMILIES, Family, family_of
 from lhkit.models.serving.vllm_server import Device, serve_command
+from tests.rows import check_rows
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("model", "family", "dialect"),
     [
         ("google/gemma-3-4b-it", "Gemma 3", "json"),
@@ -64,8 +65,8 @@ def test_serve_command_has_a_dtype_unless_auto(device: Device) -> None:
     assert "--dtype" not in serve_command("google/gemma-3-1b-it", device)
 
 
-@pytest.mark.parametrize("model", ["gemma", "gemma-3-4b", "gemma-3n", "functiongemma", "gemma-4"])
-@pytest.mark.parametrize("is_parsing", [False, True])
+@check_rows("model", ["gemma", "gemma-3-4b", "gemma-3n", "functiongemma", "gemma-4"])
+@check_rows("is_parsing", [False, True])
 def test_serve_command_has_the_guidance_backend_for_every_family(
     model: str, is_parsing: bool
 ) -> None:
@@ -75,13 +76,13 @@ def test_serve_command_has_the_guidance_backend_for_every_family(
     assert settings == {"backend": "guidance", "disable_any_whitespace": True}
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@check_rows("family", FAMILIES, ids=lambda family: family.name)
 def test_families_need_no_server_parser(family: Family) -> None:
     assert "parser" not in repr(family.serve_args)
     assert family.server_dialect in DIALECTS
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("model", "parser"),
     [
         ("google/gemma-3-4b-it", "pythonic"),

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from lhkit.models.weights.weights import CHAT_TEMPLATE
+from tests.rows import check_rows
 
 BOS = "<bos>"
 
@@ -53,7 +54,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@check_rows("case", CASES)
 def test_gemma3_template_renders_conversations(case: str) -> None:
     messages, expected = CASES[case]
     assert render(*messages) == expected

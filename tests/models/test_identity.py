@@ -17,6 +17,7 @@ from lhkit.models.precision import DTYPES, Dtype, choose_precision
 from lhkit.models.serving import gemma
 from lhkit.models.serving.gemma import expected_identity, served_dtype
 from tests.models.fake_vllm import FakeVllm, answers, connected
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ async def identity_of(entries: Iterable[dict[str, Any]], **endpoint: Any) -> Mod
         return identity
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("entry", "weights"),
     [
         ({"id": "gemma", "root": "/home/ann/weights/gemma-tuned-1a2b"}, "gemma-tuned-1a2b"),

@@ -27,6 +27,7 @@ from tests.models.fake_vllm import (
     event,
     streams,
 )
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -86,9 +87,7 @@ IDENTITIES: dict[str, tuple[list[str], Any, str | None, dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("names", "props", "wanted", "expected"), IDENTITIES.values(), ids=IDENTITIES
-)
+@check_rows(("names", "props", "wanted", "expected"), IDENTITIES.values(), ids=IDENTITIES)
 async def test_llama_cpp_identity_without_paths(
     names: list[str], props: Any, wanted: str | None, expected: dict[str, str]
 ) -> None:
@@ -163,7 +162,7 @@ async def test_llama_cpp_requests_stop_texts_once() -> None:
         assert len(server.headers) - before == 2 + 2 + 2  # /tokenize, /completion, two marks
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("behaviour", "failure"),
     [
         (answers(400, TOO_LONG), ContextTooLongError),
@@ -193,7 +192,7 @@ async def test_llama_cpp_refuses_a_constraint(constraint: Constraint) -> None:
     assert server.bodies == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("counted", "sent"),
     [
         ({"usage": {"prompt_tokens": 2}}, "<start_of_turn>"),

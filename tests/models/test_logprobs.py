@@ -27,6 +27,7 @@ from tests.models.fake_vllm import (
     event,
     streams,
 )
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -161,7 +162,7 @@ TOKENS: dict[str, tuple[dict[str, Any], Sequence[Token], list[Values]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "tokens", "expected"), TOKENS.values(), ids=TOKENS)
+@check_rows(("options", "tokens", "expected"), TOKENS.values(), ids=TOKENS)
 def test_call_has_the_logprobs_of_its_tokens(
     options: dict[str, Any], tokens: Sequence[Token], expected: list[Values]
 ) -> None:
@@ -186,7 +187,7 @@ VALUES: list[tuple[Any, float | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), VALUES, ids=repr)
+@check_rows(("value", "expected"), VALUES, ids=repr)
 def test_logprob_is_read_if_it_is_valid(value: Any, expected: float | None) -> None:
     flat = {"logprobs": {"tokens": ["a"], "token_logprobs": [value]}}
     listed = {"logprobs": {"content": [{"token": "a", "logprob": value}]}}
@@ -194,7 +195,7 @@ def test_logprob_is_read_if_it_is_valid(value: Any, expected: float | None) -> N
     assert [each.logprob for each in read_tokens(listed)] == [expected]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "logprobs",
     [
         *(None, [], {}, "x", 1, {"content": None}, {"content": "x"}, {"content": [1, None]}),
@@ -294,7 +295,7 @@ async def test_llama_cpp_reports_logprobs_of_calls_only_if_asked() -> None:
     assert server.bodies[0] == {**server.bodies[1], "n_probs": 1}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("counts", "expected"),
     [
         ((1, 2, 5, 6, 7), NONE),  # the first parts of a character of the call
@@ -353,7 +354,7 @@ CHATS: dict[str, tuple[list[str], list[dict[str, Any]], list[Values]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("tokens", "deltas", "expected"), CHATS.values(), ids=CHATS)
+@check_rows(("tokens", "deltas", "expected"), CHATS.values(), ids=CHATS)
 async def test_chat_assigns_tokens_to_the_calls_of_the_server(
     tokens: list[str], deltas: list[dict[str, Any]], expected: list[Values]
 ) -> None:

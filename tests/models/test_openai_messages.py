@@ -21,6 +21,7 @@ from lhkit.conversation.tool_results import ToolErr, ToolOk, encode_tool_result
 from lhkit.models.client.request import chat_messages, chat_tools, tool_fields
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import parser_args
+from tests.rows import check_rows
 
 TOOLS = (
     {
@@ -105,7 +106,7 @@ CUT = ToolCallMessage.of(name="", args=None, raw="list {", result=ToolErr("trunc
 STOPPED = ModelMessage(text="잠깐", stopped=True)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("messages", "roles", "last"),
     [
         ([UserMessage(text="a"), UserMessage(text="b", context="c")], ["user"], "a\n\nc\nb"),
@@ -222,9 +223,9 @@ def as_vllm_does(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-@pytest.mark.parametrize("length", range(1, len(CONVERSATION) + 1))
-@pytest.mark.parametrize("tools", [TOOLS, ()], ids=["tools", "no tools"])
-@pytest.mark.parametrize("instructions", ["비서 <bos>", ""])
+@check_rows("length", range(1, len(CONVERSATION) + 1))
+@check_rows("tools", [TOOLS, ()], ids=["tools", "no tools"])
+@check_rows("instructions", ["비서 <bos>", ""])
 def test_pythonic_template_equals_the_pythonic_dialect(
     rendered: Callable[..., str], length: int, tools: Any, instructions: str
 ) -> None:

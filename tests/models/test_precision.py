@@ -7,6 +7,7 @@ import pytest
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import available_locales, load_catalog
 from lhkit.models.precision import DTYPES, Processor, choose_precision, this_processor
+from tests.rows import check_rows
 
 ICE_LAKE = "processor\t: 0\nmodel name\t: Xeon\nflags\t\t: fpu avx512f avx512_vnni\n"
 ZEN_4 = "processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16\n"
@@ -21,7 +22,7 @@ def processor(cpuinfo: str, folder: Path) -> Processor:
     return this_processor(path)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("cpuinfo", "dtype", "why"),
     [
         (ICE_LAKE, "float32", "emulated"),
@@ -47,8 +48,8 @@ def test_choose_precision_without_flags_is_float32(tmp_path: Path) -> None:
     assert "cannot be read" in precision.describe(load_catalog("en"))
 
 
-@pytest.mark.parametrize("asked", DTYPES)
-@pytest.mark.parametrize("cpuinfo", [ICE_LAKE, ZEN_4])
+@check_rows("asked", DTYPES)
+@check_rows("cpuinfo", [ICE_LAKE, ZEN_4])
 def test_choose_precision_takes_an_explicit_dtype(asked: str, cpuinfo: str, tmp_path: Path) -> None:
     assert choose_precision(asked, processor(cpuinfo, tmp_path)).dtype == asked
 
@@ -58,8 +59,8 @@ def test_choose_precision_refuses_an_invalid_dtype() -> None:
         choose_precision("int8")
 
 
-@pytest.mark.parametrize("locale", available_locales())
-@pytest.mark.parametrize(("cpuinfo", "expected"), [(ICE_LAKE, "float32"), (ZEN_4, "avx512_bf16")])
+@check_rows("locale", available_locales())
+@check_rows(("cpuinfo", "expected"), [(ICE_LAKE, "float32"), (ZEN_4, "avx512_bf16")])
 def test_precision_describes_type_and_reason(
     locale: str, cpuinfo: str, expected: str, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ from tests.models.fake_vllm import (
     connected,
     streams,
 )
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
@@ -60,7 +61,7 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
     return [{"type": kind, "loc": loc, "msg": "Extra inputs are not permitted", "input": 1}]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "field"),
     [
         (NO_OPTIONS, "stream_options"),
@@ -138,7 +139,7 @@ def test_refused_field_reads_the_unsupported_field(body: str, field: str) -> Non
     assert refused_field(body) == field
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "body",
     [
         "",
@@ -210,7 +211,7 @@ def fields_of(body: Mapping[str, Any]) -> set[str]:
 ALL = {"stream_options", "max_tokens", "max_completion_tokens", "temperature"}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("refusals", "sent"),
     [
         ([("stream_options", 422, NO_OPTIONS)], ALL - {"stream_options"}),
@@ -267,7 +268,7 @@ OLD, NEW = "max_tokens", "max_completion_tokens"
 TOGETHER = f"'{OLD}' and '{NEW}' cannot be set at the same time"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("server", "requests"),
     [
         (limited(OLD), 1),  # Ollama, older llama.cpp
@@ -322,7 +323,7 @@ async def test_run_records_the_refused_fields() -> None:
     assert (record.score.verdict, made.response.refused_fields) == ("pass", ("max_tokens",))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("status", "body"),
     [
         (400, error("max_tokens is too large: 9000", param="max_tokens", code="invalid_value")),

@@ -21,6 +21,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.client.errors import error_message, http_error
 from tests.models import fake_vllm
 from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, chat_chunk, streams
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -85,8 +86,8 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@check_rows("place", PLACES.values(), ids=PLACES)
+@check_rows("body", BODIES.values(), ids=BODIES)
 async def test_client_shows_the_message_of_the_server(body: Any, place: Any) -> None:
     error = await error_of(place(body))
     assert "no tokens left" in str(error)
@@ -94,8 +95,8 @@ async def test_client_shows_the_message_of_the_server(body: Any, place: Any) -> 
     assert "{" not in str(error)
 
 
-@pytest.mark.parametrize("place", list(PLACES.values())[:-1], ids=list(PLACES)[:-1])
-@pytest.mark.parametrize(
+@check_rows("place", list(PLACES.values())[:-1], ids=list(PLACES)[:-1])
+@check_rows(
     ("body", "kind", "advice"),
     [
         (
@@ -143,7 +144,7 @@ async def test_client_names_credits_where_they_are_missing(status: int) -> None:
     assert "current quota; try later, or check your plan and credits there" in str(error)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "content_type", "shown"),
     [
         ("too many requests today", "text/plain", "no event stream: too many requests today)"),
@@ -165,7 +166,7 @@ PAGE = "<!DOCTYPE HTML>\n<html><body><h1>Error response</h1></body></html>"
 HEADERS = "Server: BaseHTTP/0.6 Python/3.11\r\nConnection: close\r\n\r\n"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("status", "reason", "body", "shown"),
     [
         (404, "Model mine not found", PAGE, "know the model (HTTP 404): Model mine not found;"),
@@ -217,7 +218,7 @@ async def test_client_masks_keys_in_the_message_of_a_server() -> None:
         assert key not in repr(caught.value)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "event",
     [
         {"base_resp": {"status_code": 0, "status_msg": "ok"}},
@@ -237,9 +238,7 @@ async def test_client_takes_no_other_event_for_an_error(event: dict[str, Any]) -
     assert last.text == "네"
 
 
-@pytest.mark.parametrize(
-    "value", [None, 3, {}, [], {"error": {}}, {"error": [[]]}, {"a": {"b": 1}}]
-)
+@check_rows("value", [None, 3, {}, [], {"error": {}}, {"error": [[]]}, {"a": {"b": 1}}])
 def test_error_message_of_other_json_is_its_text(value: Any) -> None:
     assert error_message(json.dumps(value))
 

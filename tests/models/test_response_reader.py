@@ -21,6 +21,7 @@ from lhkit.conversation.responses import Finished, ModelEvent, ModelIdentity, Te
 from lhkit.models.client.response import CompletionContent, ResponseReader
 from lhkit.models.dialects import DIALECTS
 from tests.models.fake_vllm import DONE, TOO_LONG, completion, event
+from tests.rows import check_rows
 
 IDENTITY = ModelIdentity(model="gemma")
 CALL = '{"name": "log_water", "parameters": {"ml": 200}}'
@@ -79,7 +80,7 @@ def test_reader_treats_null_as_absent() -> None:
     assert (last.text, last.usage.completion_tokens) == ("네", 1)
 
 
-@pytest.mark.parametrize("number", [7, 7.0, " 7 ", "7.0"])
+@check_rows("number", [7, 7.0, " 7 ", "7.0"])
 def test_reader_accepts_usage_as_float_or_text(number: Any) -> None:
     usage = {
         "prompt_tokens": number,
@@ -93,8 +94,8 @@ def test_reader_accepts_usage_as_float_or_text(number: Any) -> None:
     assert last.truncated
 
 
-@pytest.mark.parametrize("number", ["many", 1e999, 7.5, "７", True, [7], "9" * 5000])
-@pytest.mark.parametrize("key", ["prompt_tokens", "completion_tokens"])
+@check_rows("number", ["many", 1e999, 7.5, "７", True, [7], "9" * 5000])
+@check_rows("key", ["prompt_tokens", "completion_tokens"])
 def test_reader_refuses_invalid_usage(key: str, number: Any) -> None:
     with pytest.raises(StreamBrokenError, match="an invalid event"):
         read(chunk(text="네", finish_reason="stop"), event({"usage": {key: number}}), DONE)
@@ -111,7 +112,7 @@ def test_reader_detects_truncation_by_reason_or_token_count(
     assert (last.reason, last.truncated) == (reason, truncated)
 
 
-@pytest.mark.parametrize("held", ["안녕 {", "```\nx\n```", "[", "말 <tool_", '{"name"', "  "])
+@check_rows("held", ["안녕 {", "```\nx\n```", "[", "말 <tool_", '{"name"', "  "])
 def test_reader_yields_buffered_text_at_the_end(held: str) -> None:
     events, last = read(*completion(list(held)))
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == last.text == held.strip()
@@ -171,7 +172,7 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
     return merged
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "error", "sentence"),
     [
         (
@@ -287,7 +288,7 @@ def test_reader_counts_silence_from_the_last_data_despite_comments() -> None:
 LONG_S = 299.0
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("pieces", "is_progress"),
     [
         ([chunk(text="a"), chunk(text=" "), chunk(text="b")], True),
@@ -327,8 +328,8 @@ def test_reader_counts_silence_from_the_last_progress(
     assert it.silent_s == (0.0 if is_progress else LONG_S * (len(pieces) - 1))
 
 
-@pytest.mark.parametrize("ids", [["1"], [1.5], [None], [True]])
-@pytest.mark.parametrize("key", ["token_ids", "prompt_token_ids"])
+@check_rows("ids", [["1"], [1.5], [None], [True]])
+@check_rows("key", ["token_ids", "prompt_token_ids"])
 def test_reader_refuses_invalid_token_ids(key: str, ids: list[Any]) -> None:
     """A record with them could be written and never be read again."""
     with pytest.raises(StreamBrokenError, match="an invalid event"):

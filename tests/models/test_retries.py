@@ -34,6 +34,7 @@ from tests.models.fake_vllm import (
     hangs_up,
     streams,
 )
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -79,8 +80,8 @@ async def outcome_of(
     return events[-1], server, time
 
 
-@pytest.mark.parametrize("dialect", ["json", "openai"])
-@pytest.mark.parametrize(
+@check_rows("dialect", ["json", "openai"])
+@check_rows(
     "failure",
     [hangs_up(), answers(429, ""), BUSY, answers(502, "")],
     ids=["reset", "429", "503", "502"],
@@ -92,7 +93,7 @@ async def test_client_retries_transient_errors(failure: Behaviour, dialect: str)
     assert len(time.slept_s) == 2
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("failure", "error"),
     [
         (answers(400, TOO_LONG), LhkitError),
@@ -193,7 +194,7 @@ def test_backoff_doubles_with_jitter_up_to_a_limit() -> None:
     assert pause_s(turned_away(), 1) != 0.5
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("retry_after", "expected"),
     [("0", 0.0), ("3", 3.0), (" 10 ", 10.0), ("11", None), ("86400", None)],
 )
@@ -201,7 +202,7 @@ def test_backoff_respects_a_short_retry_after(retry_after: str, expected: float 
     assert pause_s(turned_away(429, Retry_After=retry_after), 1) == expected
 
 
-@pytest.mark.parametrize("retry_after", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
+@check_rows("retry_after", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
 def test_backoff_ignores_an_invalid_retry_after(retry_after: str) -> None:
     pause = pause_s(turned_away(503, Retry_After=retry_after), 1)
     assert pause is not None
@@ -213,7 +214,7 @@ def test_backoff_limits_the_total_pause() -> None:
     assert pause_s(turned_away(429, Retry_After="6"), 1, paused_s=15.0) is None
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "failure",
     [
         None,

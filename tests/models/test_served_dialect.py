@@ -29,6 +29,7 @@ from tests.models.fake_vllm import (
     models,
     streams,
 )
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +60,7 @@ async def chosen(*behaviours: Behaviour, name: str = "qwen3-4b", **entry: Any) -
         return str(model.identity.dialect)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "dialect", "starts"),
     [
         ("google/functiongemma-270m-it", "functiongemma", "<bos><start_of_turn>"),
@@ -129,7 +130,7 @@ async def test_connect_refuses_a_server_that_takes_no_prompts_and_parses_no_call
                 pass
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "name",
     [
         "paligemma-3b-mix-224",
@@ -153,7 +154,7 @@ def test_family_of_path_prefers_its_last_part() -> None:
     assert [family and family.dialect for family in families] == ["json", "functiongemma"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "behaviours",
     [[CALL], [TEXT, CALL], [THINKS], [THINKS_IN_TEXT]],
     ids=["call", "call if required", "thinks", "thinks in text"],
@@ -177,7 +178,7 @@ def models_of(*names: str) -> dict[str, Behaviour]:
     return {"/v1/models": models(*names)}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("behaviours", "reason"),
     [
         ([TEXT, TEXT], "answered with text when a call was required"),
@@ -239,7 +240,7 @@ async def test_connect_takes_family_of_adapter_base() -> None:
         assert model.identity.dialect == "json"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("files", "dialect"),
     [
         ({"config.json": '{"model_type": "gemma3_text"}'}, "json"),
@@ -290,7 +291,7 @@ async def test_connect_logs_once_that_dialect_does_not_fit(
     assert (values["family"], values["fitting"]) == ("FunctionGemma", "functiongemma")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("model", "dialect", "fits"),
     [
         ("gemma-3-4b-it", "json", True),
@@ -308,7 +309,7 @@ def test_unfit_values_names_family(model: str, dialect: str, *, fits: bool) -> N
     assert (not unfit_values(ModelIdentity(model=model, dialect=dialect))) == fits
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "formats"),
     [
         ("<start_function_call>call:a{}<end_function_call>", ("functiongemma",)),

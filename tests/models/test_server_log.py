@@ -1,8 +1,7 @@
 from pathlib import Path
 
-import pytest
-
 from lhkit.models.serving.server import last_error_line, last_stage
+from tests.rows import check_rows
 
 DEATHS = {
     "an engine's own error, not the hearsay after it": (
@@ -29,7 +28,7 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize("case", DEATHS)
+@check_rows("case", DEATHS)
 def test_last_error_line(case: str, tmp_path: Path) -> None:
     text, expected = DEATHS[case]
     log = tmp_path / "log"

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.models.client.sse import EventStreamDecoder
+from tests.rows import check_rows
 
 
 def decoded(*chunks: bytes) -> list[str]:
@@ -12,7 +13,7 @@ def decoded(*chunks: bytes) -> list[str]:
     return [data for chunk in chunks for data in decoder.feed(chunk)]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "data"),
     [
         ("data: a\n\ndata: b\n\n", ["a", "b"]),

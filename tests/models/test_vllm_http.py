@@ -60,6 +60,7 @@ from tests.models.fake_vllm import (
     repeats,
     streams,
 )
+from tests.rows import check_rows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -149,7 +150,7 @@ async def test_vllm_refuses_required_without_tools_before_sending() -> None:
     assert server.bodies == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("api_key", "header"),
     [("secret", "Bearer secret"), (" secret\n", "Bearer secret"), ("", None), (None, None)],
 )
@@ -193,7 +194,7 @@ async def test_client_separates_concurrent_conversations() -> None:
     assert sorted(texts) == sorted(words)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("behaviour", "error", "sentence"),
     [
         (answers(400, TOO_LONG), ContextTooLongError, "clear it"),
@@ -239,7 +240,7 @@ async def test_client_raises_typed_errors_with_advice(
     assert "\n" not in str(failure)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "behaviour",
     [
         streams([], "stall"),
@@ -325,7 +326,7 @@ async def connect_error(base_url: str, **endpoint: Any) -> LhkitError:
     return caught.value
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "base_url",
     ["", "http://", "localhost:1", "ftp://localhost", "localhost", "http://a:b", "http://a:99999"],
 )
@@ -387,7 +388,7 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "listing",
     [
         answers(404, NOT_FOUND),
@@ -412,7 +413,7 @@ async def test_connect_ignores_an_invalid_model_list_for_a_named_model(listing: 
         assert server.bodies[0]["model"] == "b"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("listing", "wanted", "error", "sentence"),
     [
         (models("a", "b"), "c", UnknownModelError, "a, b, not c: give one of these with --model"),
@@ -449,7 +450,7 @@ async def test_connect_refuses_a_server_by_its_list_of_models(
     assert sentence in str(failure)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("listing", "wanted", "got"),
     [
         ('[{"id": "a"}]', None, "a"),

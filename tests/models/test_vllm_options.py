@@ -15,6 +15,7 @@ from lhkit.models.serving.vllm_server import (
     parse_help,
     serve_command,
 )
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +58,7 @@ def test_filter_options_drops_what_a_version_does_not_know(
     assert words == tuple(word for word in LINE if word in words)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "help_text",
     [
         "",

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,9 +33,12 @@ from lhkit.models.weights.weights_folder import (
     run_command,
 )
 
-pytest.importorskip("accelerate", reason="what converts the weights for vLLM")
-
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(
+        find_spec("accelerate") is None, reason="what converts the weights for vLLM"
+    ),
+]
 
 GGUF = b"a quantised file"
 

@@ -2,11 +2,11 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.notebook.panel.markdown import to_html
+from tests.rows import check_rows
 
 PROBES = (
     "<img src=x onerror=alert(1)>",
@@ -42,7 +42,7 @@ def tags(html: str) -> list[str]:
     return [tag for tag in re.findall(r"<[^>]*>?", html) if not ALLOWED.fullmatch(tag)]
 
 
-@pytest.mark.parametrize("probe", PROBES)
+@check_rows("probe", PROBES)
 def test_markdown_removes_active_html(probe: str) -> None:
     assert tags(to_html(probe)) == []
 

@@ -4,8 +4,6 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import pytest
-
 from lhkit.base.locales import load_catalog
 from lhkit.chat.state import ChatState
 from lhkit.confirm.decision import QuestionOutcome
@@ -30,6 +28,7 @@ from lhkit.notebook.panel.state import (
     PanelState,
     TurnFigures,
 )
+from tests.rows import check_rows
 
 KO = load_catalog("ko")
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"
@@ -93,7 +92,7 @@ class Elements(HTMLParser):
         self.read += data
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
+@check_rows("item", ITEMS, ids=lambda item: type(item).__name__)
 def test_fragment_escapes_html(item: Item) -> None:
     elements = Elements(fragment(item, KO))
     harmless = {"div", "span", "details", "summary", "pre", "button", "p", "code", "ul", "li"}
@@ -123,7 +122,7 @@ def test_status_escapes_the_model_name() -> None:
     assert Elements(render(PanelState(identity=identity), KO).status).tags == {"span"}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "state",
     [
         streaming("Run deletes \u202etxt.exe\u2066"),

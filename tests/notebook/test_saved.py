@@ -36,6 +36,7 @@ from lhkit.notebook.panel.state import CardItem, Item, PanelState
 from lhkit.settings import Settings
 from tests.notebook.conftest import REGISTRY
 from tests.notebook.test_render import ITEMS, Elements, panel_state
+from tests.rows import check_rows
 
 EN = load_catalog("en")
 STATIC_TAGS = {"div", "style", "p", "b", "i", "pre", "code", "details", "summary", "span"}
@@ -59,7 +60,7 @@ def require_static(html: str) -> None:
     assert elements.attributes <= STATIC_ATTRIBUTES
 
 
-@pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
+@check_rows("item", ITEMS, ids=lambda item: type(item).__name__)
 def test_saved_page_escapes_html_and_has_no_controls(item: Item) -> None:
     require_static(page_of(HELLO, item))
 
@@ -70,7 +71,7 @@ def test_saved_page_shows_direction_characters_and_lone_surrogates() -> None:
     html.encode()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("item", "expected", "absent"),
     [
         (CardItem(card="1", request=REQUEST), "Not answered", "Done"),

@@ -10,7 +10,7 @@ import pytest
 
 from lhkit.models.weights.weights import ensure_weights
 from lhkit.settings import load_settings
-from tests.children import search_paths
+from tests.children import LOAD_NBVAL, search_paths
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
@@ -34,7 +34,8 @@ def nbval(tmp_path: Path) -> Nbval:
     ) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
         command += ["--rootdir", str(notebook.parent), "-n0", "-p", "no:cacheprovider", "-vv"]
-        command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={timeout_s}"]
+        command += [*LOAD_NBVAL, "--nbval", "--nbval-current-env"]
+        command += [f"--nbval-cell-timeout={timeout_s}"]
         command += ["--timeout", "0"]  # nbval limits the cells, the outer test limits the whole
         command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), str(notebook)]
         return subprocess.run(

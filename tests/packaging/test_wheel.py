@@ -1,4 +1,7 @@
-"""The built wheel in empty environments without the repository, on each Python found here."""
+"""The built wheel in empty environments without the repository, on each Python found here.
+
+At night: the Pythons after the oldest, and each extra by itself.
+"""
 
 import os
 import shutil
@@ -45,6 +48,8 @@ async def main():
 
 asyncio.run(main())
 """
+
+NIGHTLY = pytest.mark.nightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -104,7 +109,9 @@ def install(folder: Path, uv: str, python: str, *packages: str) -> None:
     run(folder, uv, "pip", "install", "--python", "bin/python", *packages)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(
+    "python", [pytest.param(name, marks=NIGHTLY if name != "3.11" else ()) for name in PYTHONS]
+)
 def test_wheel_without_extras_evaluates_a_new_project(
     python: str, dist: Path, uv: str, tmp_path: Path
 ) -> None:
@@ -130,7 +137,9 @@ def test_wheel_serves_mcp_and_writes_a_report(dist: Path, uv: str, tmp_path: Pat
     assert "data:image/svg+xml" in (tmp_path / "gold.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize(
+    "extra", [pytest.param(name, marks=NIGHTLY if name != "all" else ()) for name in EXTRAS]
+)
 def test_extra_resolves(extra: str, uv: str, tmp_path: Path) -> None:
     for python in ("3.11", "3.14"):
         command = ("pip", "compile", ROOT / "pyproject.toml", "--extra", extra)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from markdown_it import MarkdownIt
 
 from lhkit.base.locales import load_catalog
@@ -10,6 +9,7 @@ from lhkit.conversation.messages import ModelMessage, ToolCall, ToolCallMessage,
 from lhkit.notebook.panel.export import to_markdown
 from lhkit.notebook.panel.markdown import MAX_MARKDOWN_CHARS, is_active, to_html
 from lhkit.notebook.panel.state import Item, PanelState
+from tests.rows import check_rows
 
 KO = load_catalog("ko")
 
@@ -25,7 +25,7 @@ def active(text: str) -> list[Any]:
     return [t for t in (*tokens, *inside) if t.type in {"html_block", "html_inline", "image"}]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         "<script>alert(1)</script>",
@@ -49,7 +49,7 @@ def test_an_exported_answer_with_html_or_an_image_stands_in_a_fence(text: str) -
     assert exported.endswith("**fine**\n")
 
 
-@pytest.mark.parametrize("text", ["**bold** a < b", "`<b>`", "```html\n<b>\n```", "[a](http://b)"])
+@check_rows("text", ["**bold** a < b", "`<b>`", "```html\n<b>\n```", "[a](http://b)"])
 def test_acts_is_false_for_inert_markdown(text: str) -> None:
     assert not is_active(text)
 

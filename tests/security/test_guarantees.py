@@ -13,6 +13,7 @@ from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.eval_run import run_name
 from lhkit.cli.frame.finish import _print_error
 from lhkit.conversation.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
+from tests.rows import check_rows
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066[/red][bold]"
 
@@ -89,9 +90,7 @@ def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_pat
     assert list((tmp_path / "scratch").iterdir()) == []  # filelock tests hard links there
 
 
-@pytest.mark.parametrize(
-    "name", ["../../x", "/x", "", ".", "..", "a/b", "a\\b", "x" * 300, "a\nb", "\x1b[2J"]
-)
+@check_rows("name", ["../../x", "/x", "", ".", "..", "a/b", "a\\b", "x" * 300, "a\nb", "\x1b[2J"])
 def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot name a folder"):
         run_name(EvalOptions(name=name, runs_dir=tmp_path))

@@ -24,6 +24,7 @@ from lhkit.harness.scenarios.values import is_found, limited_searches, pattern_e
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.lifehelper.world import parse_world
+from tests.rows import check_rows
 
 GOOD = """- id: a{n}
   ac: AC-01
@@ -53,7 +54,7 @@ def laughs(levels: int = 9) -> str:
     return "\n".join(rows)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "line", "sentence"),
     [
         (laughs(), 1, "more than 500000 values"),
@@ -103,7 +104,7 @@ BEYOND: list[tuple[str, str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "line", "message"), BEYOND)
+@check_rows(("old", "new", "line", "message"), BEYOND)
 def test_load_scenarios_refuses_extreme_numbers_and_dates(
     tmp_path: Path, old: str, new: str, line: int, message: str
 ) -> None:
@@ -116,7 +117,7 @@ def test_load_scenarios_refuses_extreme_numbers_and_dates(
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("world", "field"),
     [
         ({"habits": [{"protocol_id": "x", "created_on": "0001-01-01"}]}, "habits.0.created_on"),
@@ -157,7 +158,7 @@ async def test_mutate_accepts_dates_at_the_limits_of_the_calendar(tmp_path: Path
 HUGE = [f"repeats = {'9' * 5_000}", "a = " + "[" * 20_000]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("read", "error", "text"),
     [
         *((load_suite, UsageError, text) for text in (*HUGE, "repeats = 1e400", "limit = nan")),
@@ -209,7 +210,7 @@ def test_load_scenarios_reads_ten_thousand_lines(tmp_path: Path) -> None:
 BOMBS = [r"(a|aa)+$", r"(?:a|b|ab)*c", r"(\\w|\\w\\w)+$", r"(a|a?)+$"]
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
+@check_rows("bomb", BOMBS)
 def test_load_scenarios_refuses_catastrophic_patterns(tmp_path: Path, bomb: str) -> None:
     file = tmp_path / "bomb.yaml"
     file.write_text(GOOD.format(n=1, matches=bomb), encoding="utf-8")
@@ -239,7 +240,7 @@ def test_limited_searches_limit_the_time_of_all_together() -> None:
     assert is_found("a", "a")  # without a limit of its own
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "honest",
     [r"\d+\s?(분|시간)", r"^(네|예)[,.!]?\s", r"(\w+\s?)+", r"caf[eé]", r"(?i)no habits?", r".*"],
 )
@@ -247,7 +248,7 @@ def test_pattern_issue_accepts_usual_patterns(honest: str) -> None:
     assert pattern_error(honest) is None
 
 
-@pytest.mark.parametrize("bad", ["(", "(" * 5_000 + ")" * 5_000, "a" * 5_000, "(?R)"])
+@check_rows("bad", ["(", "(" * 5_000 + ")" * 5_000, "a" * 5_000, "(?R)"])
 def test_pattern_issue_reports_invalid_patterns(bad: str) -> None:
     assert "regular expression" in str(pattern_error(bad))
 
@@ -259,7 +260,7 @@ def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "manifest",
     [
         {"versions": None},
@@ -290,7 +291,7 @@ def test_a_manifest_of_another_shape_is_one_sentence(
         Run.load(run_folder(tmp_path, manifest))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "line",
     [
         b"\x00" * 100,

@@ -27,6 +27,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.client.served import connect
 from lhkit.settings import Settings
 from tests.models.fake_vllm import Behaviour, FakeVllm, chat_call, chat_completion, event
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -57,8 +58,8 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("key", [KEY, PLAIN])
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@check_rows("key", [KEY, PLAIN])
+@check_rows("spelling", SPELLINGS)
 def test_masked_removes_a_key_in_every_spelling(key: str, spelling: str) -> None:
     hide(key)
     text = masked(f"before {SPELLINGS[spelling](key)} after")
@@ -93,8 +94,8 @@ def request_hello() -> ModelRequest:
     return ModelRequest(messages=(UserMessage(text="hello"),))
 
 
-@pytest.mark.parametrize("spelling", ["plain", "json escapes", "cut"])
-@pytest.mark.parametrize("kind", ["error", "page", "stream error", "stream noise"])
+@check_rows("spelling", ["plain", "json escapes", "cut"])
+@check_rows("kind", ["error", "page", "stream error", "stream noise"])
 async def test_request_error_contains_no_key(kind: str, spelling: str) -> None:
     status = 400 if kind in {"error", "page"} else 200
     async with FakeVllm(echo(status, SPELLINGS[spelling], kind)) as server:
@@ -189,8 +190,8 @@ async def stream_response(endpoint: lhkit.Endpoint) -> None:
         await model.aclose()
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions"])
+@check_rows("status", [301, 302, 303, 307, 308])
+@check_rows("path", ["/v1/models", "/v1/chat/completions"])
 async def test_client_refuses_a_redirect_and_names_both_addresses(path: str, status: int) -> None:
     async with FakeVllm() as other:
 
@@ -272,10 +273,8 @@ async def test_client_aborts_an_endless_stream(
             await stream_response(lhkit.Endpoint(base_url=server.base_url, retries=0))
 
 
-@pytest.mark.parametrize("status", [200, 500])
-@pytest.mark.parametrize(
-    ("pieces", "headers"), [(endless_line, {}), (bomb, {"Content-Encoding": "gzip"})]
-)
+@check_rows("status", [200, 500])
+@check_rows(("pieces", "headers"), [(endless_line, {}), (bomb, {"Content-Encoding": "gzip"})])
 async def test_client_aborts_an_endless_body(
     status: int, pieces: Callable[[], AsyncIterator[bytes]], headers: dict[str, str]
 ) -> None:

@@ -14,6 +14,7 @@ from lhkit.base.redaction import is_secret_name, masked, may_be_data, without_se
 from lhkit.mcp.launch import Launch, Remote, parse_server, server_label
 from lhkit.settings import Settings
 from lhkit.toolset import name_of
+from tests.rows import check_rows
 
 KEY = "canary-7f3a-0123"
 GITHUB = "ghp_canary0123456789abcdef"
@@ -42,7 +43,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize("written", WRITTEN)
+@check_rows("written", WRITTEN)
 def test_toolset_shows_no_written_key(written: str) -> None:
     toolset = lhkit.McpToolset(server=written)
     server = parse_server(written, None)
@@ -61,7 +62,7 @@ def test_toolset_shows_no_written_key(written: str) -> None:
     assert all("***" in text for text in texts[:5])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "server",
     [
         Launch(command="python", args=("x.py", "--key", KEY), env={"K": KEY}),
@@ -79,7 +80,7 @@ def test_server_shows_no_key(server: Any) -> None:
     assert "canary" not in toolset.shown
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         "npx -y @modelcontextprotocol/server-filesystem@2026.8.31 /notes",

@@ -24,6 +24,7 @@ from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from tests.hostile import ANYTHING, ENDS, AnswerGate, OddMapping, OddObject, OddText, json_values
+from tests.rows import check_rows
 
 HABIT = object_schema("protocol_id", protocol_id={"type": "string"}, n={"type": "integer"})
 READ = echo_tool("search_catalog", parameters=HABIT)
@@ -82,7 +83,7 @@ async def test_dispatch_refuses_empty_arguments_by_required_fields() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     "args", [None, {"protocol_id": {1, 2}}, {1: "x"}, {**ARGS, "n": 2.5}, {**ARGS, "n": 10**5000}]
 )
 async def test_dispatch_refuses_arguments_that_are_not_json_of_the_schema(args: Any) -> None:
@@ -107,7 +108,7 @@ class CancelledGate:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     "gate",
     [BrokenGate(RuntimeError()), BrokenGate(TimeoutError()), CancelledGate(), AnswerGate("yes"), 3],
     ids=["raises", "times out", "gone", "says no bool", "is no gate"],
@@ -162,7 +163,7 @@ NOT_OBJECTS: list[Any] = [[1, 2], 5, "text", None, {"x": {1}}, {"x": float("nan"
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     "returned",
     [None, {"status": "ok"}, "ok", ToolOk, *map(ToolOk, NOT_OBJECTS), ToolOk({"n": 10**5000})],
 )
@@ -525,7 +526,7 @@ BY_POLICY = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("decision", "tool", "expected"), BY_POLICY)
+@check_rows(("decision", "tool", "expected"), BY_POLICY)
 async def test_dispatch_takes_the_yes_of_a_policy_for_no_tool_that_is_always_asked(
     decision: Any, tool: Any, expected: tuple[Any, ...]
 ) -> None:

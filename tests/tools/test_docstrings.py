@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from lhkit.base.errors import RegistrationError
 from lhkit.tools.docstrings import read_docstring
 from lhkit.tools.registry import ToolRegistry
+from tests.rows import check_rows
 
 TO, TEXT = "Whom to write to: a name.", "내용 그대로."
 
@@ -88,7 +89,7 @@ def schema(function: Any, **options: Any) -> tuple[str, dict[str, Any]]:
     return registry["send"].description, dict(registry["send"].parameters["properties"])
 
 
-@pytest.mark.parametrize("doc", STYLES.values(), ids=list(STYLES))
+@check_rows("doc", STYLES.values(), ids=list(STYLES))
 def test_docstring_describes_the_parameters(doc: str) -> None:
     def send(to: str, text: str = "", deps: Any = None) -> dict[str, Any]:
         return {}
@@ -103,7 +104,7 @@ def test_docstring_describes_the_parameters(doc: str) -> None:
     assert schema(send, description="Own.")[0] == "Own."
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("doc", "description"),
     [
         ("Send a\n   message.\n\nMore.", "Send a message."),

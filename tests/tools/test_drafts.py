@@ -10,6 +10,7 @@ from lhkit.mcp.results import usable_schema
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted
+from tests.rows import check_rows
 
 URIS = {
     "04": "http://json-schema.org/draft-04/schema#",
@@ -63,7 +64,7 @@ CASES: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "fitting", "others"), CASES)
+@check_rows(("schema", "fitting", "others"), CASES)
 def test_registry_upgrades_a_schema_of_an_older_draft(
     schema: dict[str, Any], fitting: list[Any], others: list[Any]
 ) -> None:
@@ -76,7 +77,7 @@ def test_registry_upgrades_a_schema_of_an_older_draft(
         assert isinstance(verdict, Accepted) == is_valid, verdict
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "fitting", "other"),
     [
         (pointing("#/properties/v/items/1", **PAIR), 1, "a"),
@@ -97,7 +98,7 @@ def test_registry_updates_references_of_an_older_draft(
     assert not isinstance(validator.check({"w": other}), Accepted)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("draft", "value"),
     [
         ("2019-09", PAIR),
@@ -122,7 +123,7 @@ def test_registry_keeps_a_schema_that_is_the_same_in_both_drafts() -> None:
     assert ToolRegistry([echo_tool(parameters=schema)])["echo"].parameters is schema
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "issue"),
     [
         (of("07", minimum=0, exclusiveMinimum=True), "properties/v/exclusiveMinimum"),

@@ -15,16 +15,17 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.rows import check_rows
 
 
-@pytest.mark.parametrize("name", ["", "add.habit", "습관", "a" * 65, "a b", "a\n", None, 3])
+@check_rows("name", ["", "add.habit", "습관", "a" * 65, "a b", "a\n", None, 3])
 def test_registry_refuses_an_invalid_name(name: Any) -> None:
     with pytest.raises(RegistrationError, match="name must match"):
         ToolRegistry([echo_tool(name)])
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", ["startEngine", "add-habit", "3d", "_", "-x", "Z" * 64])
+@check_rows("name", ["startEngine", "add-habit", "3d", "_", "-x", "Z" * 64])
 async def test_registry_takes_names_of_openai_and_mcp(name: str) -> None:
     registry = ToolRegistry([echo_tool(name)])
     result = await ToolDispatcher(registry).dispatch(name, {}, confirm=None)
@@ -36,7 +37,7 @@ def test_registry_refuses_a_duplicate_name() -> None:
         ToolRegistry([echo_tool(), echo_tool()])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "issue"),
     [
         ({"type": "array"}, "object"),
@@ -176,7 +177,7 @@ def test_schema_on_adds_implied_values_as_defaults() -> None:
     assert fixed.schema_on(None)["properties"]["day"]["default"] == "2026-01-01"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("implied", "issue"),
     [
         ({"days": TODAY}, "implied 'days': there is no such argument"),
@@ -203,7 +204,7 @@ def test_tool_passes_implied_values() -> None:
     assert look_at.schema_on(date(2026, 6, 15))["properties"]["day"]["default"] == "2026-06-15"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("claims", "is_write", "issue"),
     [
         ({"en": "sent"}, True, "give a list of words"),
@@ -219,7 +220,7 @@ def test_registry_refuses_invalid_claims(claims: Any, is_write: bool, issue: str
         ToolRegistry([tool])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("part", "issue"),
     [
         ({"default": 10**5_000}, "a number of more than 4,300 digits"),
@@ -260,7 +261,7 @@ FIVE = {"default": 5, "minimum": 1, "type": "integer"}
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("annotation", "default", "schema", "left_out", "refused"),
     [
         (
@@ -337,7 +338,7 @@ class Doc:
         self.documentation = documentation
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("annotation", "described"),
     [
         (Annotated[str, "a town"], {"description": "a town", "type": "string"}),
@@ -375,8 +376,8 @@ RESERVED = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("name", RESERVED)
-@pytest.mark.parametrize("default", ["", " = 3"])
+@check_rows("name", RESERVED)
+@check_rows("default", ["", " = 3"])
 async def test_tool_takes_argument_names_reserved_by_pydantic(name: str, default: str) -> None:
     space: dict[str, Any] = {}
     exec(f"def echo(first: str, {name}: int{default}): return {{{name!r}: {name}}}", space)  # noqa: S102 - names of the table
@@ -417,7 +418,7 @@ async def test_tool_may_be_a_bound_method_or_a_callable_object() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     "bound",
     [
         functools.partial(transfer, "mine"),
@@ -511,7 +512,7 @@ DAY = date(2026, 6, 15)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("annotation", "value", "data"),
     [
         (str, "done", {"result": "done"}),
@@ -558,7 +559,7 @@ async def test_tool_result_of_an_annotated_type_is_in_result(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("annotation", "value"),
     [
         (Any, "a"),

@@ -21,6 +21,7 @@ from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import invalid
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +119,7 @@ def second_by_position(args: dict[str, Any], notes: Ran, /) -> ToolErr | None:
     return search_first(args, notes)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "check",
     [search_first, hidden_await, Searches(), Searches().method, second_by_position,
      lambda args, deps=None: search_first(args, deps)],
@@ -296,7 +297,7 @@ def by_name(note_id: str, count: int, day: str) -> None:
     """Take arguments by name, as the tool does."""
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("register", "message"),
     [
         (lambda _: shop("no"), "str is not callable"),
@@ -325,7 +326,7 @@ async def test_refusal_that_is_not_json_is_an_error() -> None:
 BROKEN: Any = "ko: no mapping"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("locale", "translations", "reason"),
     [
         ("ko", {"ko": "이미 있습니다."}, "이미 있습니다."),
@@ -337,7 +338,7 @@ BROKEN: Any = "ko: no mapping"
         ("ko", BROKEN, "It is there."),
     ],
 )
-@pytest.mark.parametrize("place", ["tool", "check", "edit"])
+@check_rows("place", ["tool", "check", "edit"])
 async def test_reason_of_a_refusal_is_in_the_language_of_the_chat(
     place: str, locale: str, translations: Any, reason: str
 ) -> None:

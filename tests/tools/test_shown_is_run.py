@@ -39,6 +39,7 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -265,7 +266,7 @@ ONE_WAY = {
 """The cases whose card shows what would convert to something else."""
 
 
-@pytest.mark.parametrize("case", CASES)
+@check_rows("case", CASES)
 async def test_card_shows_the_defaults_that_run(case: str) -> None:
     function, args, shown = CASES[case]
     registry, ran = tool_of(function)
@@ -433,7 +434,7 @@ CAT_OR_DOG = {
 }
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "args", "expected"),
     [
         ({"pet": CAT_OR_DOG}, {"pet": {"kind": "dog"}}, {"pet": {"kind": "dog", "barks": True}}),
@@ -473,8 +474,8 @@ async def test_reads_keep_the_arguments_of_the_model() -> None:
     assert (cards, outcome.args, outcome.filled_in) == ([], {}, ())
 
 
-@pytest.mark.parametrize("destructive", [True, False])
-@pytest.mark.parametrize(
+@check_rows("destructive", [True, False])
+@check_rows(
     ("kind", "value", "field"),
     [
         (float, 10**400, "x"),
@@ -504,7 +505,7 @@ async def test_float_refuses_an_integer_that_it_would_change(
     assert f"'{field}'" in result.reason
 
 
-@pytest.mark.parametrize("value", [2**53, -(2**53), 2**60, 5, 0.1, 10**22])
+@check_rows("value", [2**53, -(2**53), 2**60, 5, 0.1, 10**22])
 async def test_float_takes_each_number_that_it_can_be(value: Any) -> None:
     def measure(x: float) -> None: ...
 
@@ -524,7 +525,7 @@ async def test_secret_default_runs_as_it_is() -> None:
     assert [secret.get_secret_value() for secret in ran[1].values()] == ["34", "k"]
 
 
-@pytest.mark.parametrize("default", [object(), float("nan"), float("inf"), {1: object()}])
+@check_rows("default", [object(), float("nan"), float("inf"), {1: object()}])
 def test_registration_refuses_a_default_that_no_card_can_show(default: Any) -> None:
     def act(x: float = default) -> dict[str, Any]:  # noqa: ARG001
         """Act."""
@@ -823,7 +824,7 @@ IF_KIND = {
 }
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "given", "ran"),
     [
         (BY_MODE, {}, {"mode": "slow", "limit": 2}),

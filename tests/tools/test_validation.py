@@ -30,6 +30,7 @@ from lhkit.tools.validation import (
     Missing,
     value_issue,
 )
+from tests.rows import check_rows
 
 NFC, NFD = "메모", "\u1106\u1166\u1106\u1169"
 INTEGER = {"type": "integer"}
@@ -88,7 +89,7 @@ async def _called(kind: Any, value: Any) -> tuple[ToolResult, list[ConfirmReques
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("kind", "value"),
     [
         (date, "soon"),
@@ -117,7 +118,7 @@ async def test_validation_refuses_a_value_that_its_type_refuses(kind: Any, value
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@check_rows(
     ("kind", "value", "runs"),
     [
         (date, "2026-06-15", date(2026, 6, 15)),
@@ -152,7 +153,7 @@ async def test_validation_converts_the_value_that_the_card_showed(
     assert ran == [runs]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "fits", "refused"),
     [
         ("date", ["2026-06-15", "0001-01-01"], ["soon", "0", "20260615", "2026-W25-1", "2026-13-01",
@@ -193,7 +194,7 @@ def test_validation_runs_the_tools_own_check() -> None:
 A, B = {"properties": {"a": INTEGER}}, {"properties": {"b": {"type": "string"}}}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "args", "accepted_names"),
     [
         ({"$ref": "#/$defs/A", "$defs": {"A": A}}, {"a": 1}, {"a"}),
@@ -248,7 +249,7 @@ ONE = {"n": 1.0}
 REFERRED = {"$ref": "#/$defs/N"}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "args", "expected"),
     [
         ({"properties": {"n": INTEGER}}, ONE, {"n": 1}),
@@ -323,7 +324,7 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
         "properties": {"t": {"$ref": "#/$defs/T"}}}}}  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "issue"),
     [
         ({"properties": {"a": {"$ref": "https://example.com/a.json"}}}, "nothing is fetched"),
@@ -351,7 +352,7 @@ def test_registry_refuses_unusable_schemas(schema: dict[str, Any], issue: str) -
         ToolRegistry([tool])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "schema",
     [
         {"properties": {"a": {"enum": []}}},
@@ -569,7 +570,7 @@ BROKEN_BOUNDS: list[tuple[str, dict[str, Any], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("keyword", "schema", "args", "named"), BROKEN_BOUNDS)
+@check_rows(("keyword", "schema", "args", "named"), BROKEN_BOUNDS)
 def test_validation_message_names_the_bound(
     keyword: str, schema: dict[str, Any], args: dict[str, Any], named: str
 ) -> None:
@@ -584,7 +585,7 @@ def test_validation_message_covers_every_keyword() -> None:
     assert set(Draft202012Validator.VALIDATORS) - tried == {"$dynamicRef"}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("unit", "fitting", "others"),
     [
         (0.01, [19.99, 4.35, 0.29, 0, 7, 1e20, -19.99, 1.1, 10**400], [19.995, 0.001, -0.005]),
@@ -604,7 +605,7 @@ def test_validation_checks_multiples_in_decimals(
         assert isinstance(checked(number(multipleOf=unit), {"n": value}), Invalid)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("pattern", "fitting", "others"),
     [
         ("^[0-9]{3}$", ["123"], ["123\n", "1234", "\n123"]),

@@ -18,6 +18,7 @@ from lhkit.harness.scenarios.scenario import Scenario, Turn
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
+from tests.rows import check_rows
 
 DATASETS = Path(__file__).parents[3] / "datasets"
 EXPLANATIONS = [
@@ -46,8 +47,8 @@ def explained(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("locale", ["ko", "en"])
-@pytest.mark.parametrize("rule", ["r3_quota", "r7_framing", "r8_anchor"])
+@check_rows("locale", ["ko", "en"])
+@check_rows("rule", ["r3_quota", "r7_framing", "r8_anchor"])
 async def test_explanations_of_refusals_are_no_success_claims(rule: str, locale: str) -> None:
     by_id = explained(locale, rule)
 

@@ -23,6 +23,7 @@ from lhkit.harness.scenarios.loader import Origin, load_scenarios, read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +94,7 @@ def changed(edit: Edit) -> list[str]:
     return [line for line in edit.diff.splitlines() if re.match(r"[+-](?![+-])", line)]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("query", "value", "after"),
     [
         ("호흡", "숨 쉬기", '{one_of: [호흡, "숨 쉬기"]}'),
@@ -149,7 +150,7 @@ def test_accept_argument_wraps_ambiguous_value_in_equals(tmp_path: Path) -> None
     assert args["extra"]["one_of"] == [{"equals": {"any": True}}]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "recorded", "value", "before"),
     [
         ("days", "\n                - mo\n                - di", ["mo"], '["mo", "di"]'),
@@ -160,7 +161,7 @@ def test_accept_argument_wraps_ambiguous_value_in_equals(tmp_path: Path) -> None
         ("query", "호흡", "a\x7fb\x85c\u2028d\ufeff", "호흡"),
     ],
 )
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@check_rows("newline", ["\n", "\r\n"])
 def test_accept_argument_takes_values_over_several_lines(
     tmp_path: Path, name: str, recorded: str, value: Any, before: str | None, newline: str
 ) -> None:
@@ -198,7 +199,7 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "text"),
     [
         ("some.json", json.dumps(SCENARIOS, indent=1)),
@@ -207,7 +208,7 @@ SCENARIOS = [
         ("some.jsonl", "\r\n".join(map(json.dumps, [*SCENARIOS, SCENARIOS[0] | {"id": "c"}]))),
     ],
 )
-@pytest.mark.parametrize(
+@check_rows(
     ("argument", "value"),
     [("query", "숨 \u2028"), ("days", ["di"]), ("limit", 3), ("extra", {"equals": 1})],
 )
@@ -228,7 +229,7 @@ def test_accept_edits_json(tmp_path: Path, name: str, text: str, argument: str, 
     assert [*scenario.turns[0].reply.contains_any] == ["yes", "sure"]
 
 
-@pytest.mark.parametrize("name", ["a: b", "null", "1", "- x", "#", 'a"b', "[x]", "키", "a b"])
+@check_rows("name", ["a: b", "null", "1", "- x", "#", 'a"b', "[x]", "키", "a b"])
 def test_accept_argument_quotes_names(tmp_path: Path, name: str) -> None:
     schema = {"type": "object", "properties": {name: {"type": "integer"}}}
     origin, text = written(tmp_path)
@@ -245,7 +246,7 @@ def test_accept_argument_keeps_windows_line_endings(tmp_path: Path) -> None:
     assert edit.after.count("\n") == edit.after.count("\r\n")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "value", "sentence"),
     [
         ("category", "hobby", 'search_catalog refuses "hobby"'),
@@ -264,7 +265,7 @@ def test_accept_argument_refuses_invalid_value(
 ARGS = "query: QUERY # 왜 이런지\n              category:   stress    # 분류"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("args", "name", "message"),
     [
         ("query: &q 호흡", "query", r"args\.query: shared by a YAML anchor"),

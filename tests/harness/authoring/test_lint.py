@@ -17,6 +17,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset
 from tests.harness.build import PlainSession
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +99,7 @@ async def test_lint_accepts_good_scenario_edit_and_reason(lint_text: Findings) -
     assert await lint_text(rejected) == ()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("old", "new", "code", "line", "field"),
     [
         ("turns:", "turnz:", "file", 1, "turns"),
@@ -261,7 +262,7 @@ def only_reads(registry: ToolRegistry) -> ToolRegistry:
     return ToolRegistry([tool for tool in registry.definitions if not tool.is_destructive])
 
 
-@pytest.mark.parametrize("user", ["7", "👍", "今日は何をしましょうか", "Что сегодня?"])
+@check_rows("user", ["7", "👍", "今日は何をしましょうか", "Что сегодня?"])
 async def test_lint_leaves_a_message_in_neither_language_alone(
     lint_text: Findings, user: str
 ) -> None:

@@ -19,6 +19,7 @@ from lhkit.harness.authoring.reference_run import run_reference
 from lhkit.harness.records.record import Verdict
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from tests.harness.build import Load
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -144,7 +145,7 @@ async def keys(load: Load, text: str) -> set[str]:
     return set(await made(load, text))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("old", "new", "gone"),
     [
         ("limit: 3, ", "limit: {any: true}, ", "alter_argument@0.0.limit"),
@@ -237,7 +238,7 @@ async def test_mutate_report_lists_unlisted_and_outdated_survivors(
     assert report.outdated({}) == ()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "message"),
     [
         ("[[survivor", "is not valid TOML"),

@@ -20,6 +20,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -204,7 +205,7 @@ def test_gold_models_release_tools_of_finished_samples(load: Load) -> None:
     assert [each() is None for each in gone] == [True, True, False]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "schema",
     [
         {},
@@ -235,7 +236,7 @@ def test_example_matches_schema(schema: dict[str, Any]) -> None:
     Draft202012Validator(schema).validate(example(SchemaNode.of(schema)))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("pattern", "texts"),
     [
         ("taken", ["taken"]),

@@ -18,6 +18,7 @@ from lhkit.harness.chats.corrections import (
     read_conversations,
 )
 from lhkit.harness.scenarios.documents import read_json_lines, read_yaml
+from tests.rows import check_rows
 
 HOSTILE = [
     "a\u2028b",
@@ -81,7 +82,7 @@ def test_yaml_text_refuses_lone_surrogate(text: str) -> None:
         yaml_text([{text: 1}])
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@check_rows("text", HOSTILE)
 def test_read_conversations_reads_lines(tmp_path: Path, text: str) -> None:
     conversation = CorrectedConversation(
         name=text, locale="en", world={}, turns=(CorrectedTurn(user=text),)
@@ -91,7 +92,7 @@ def test_read_conversations_reads_lines(tmp_path: Path, text: str) -> None:
     assert read_conversations(file) == (conversation, conversation)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@check_rows("text", HOSTILE)
 def test_load_scenarios_keeps_texts_of_json_lines(text: str) -> None:
     lines = json.dumps({"id": text}, ensure_ascii=False)
     read = read_json_lines(f"{lines}\n\n{lines}\n")

@@ -9,6 +9,7 @@ from lhkit.harness.figures.prediction_powered import corrected_limits, corrected
 from lhkit.harness.figures.score_figures import compare_judge
 from lhkit.harness.records.score_record import JudgeAnswer, ScoreRecord, ScoreValue
 from lhkit.harness.scenarios.sample_id import SampleId
+from tests.rows import check_rows
 
 ORACLE = [
     ((20, 5, 4, 31), (180, 220), 0.44596354166666663),
@@ -34,7 +35,7 @@ def result(sample: SampleId, answer: bool) -> ScoreRecord:
     )
 
 
-@pytest.mark.parametrize(("counts", "others", "expected"), ORACLE)
+@check_rows(("counts", "others", "expected"), ORACLE)
 def test_corrected_rate_is_near_that_of_ppi_python(
     counts: Sequence[int], others: Sequence[int], expected: float
 ) -> None:
@@ -46,7 +47,7 @@ def test_corrected_rate_is_near_that_of_ppi_python(
     assert low[0] < expected < high[0]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("rate", "false_yes", "false_no", "labels", "samples"),
     [
         (0.03, 0.1, 0.2, 30, 630),

@@ -27,6 +27,7 @@ from lhkit.harness.records.record import CallRecord, SampleRecord, Verdict
 from lhkit.harness.results.results import Run
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play, sample, turn_of
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -232,7 +233,7 @@ def test_tools_without_proposals_and_those_that_always_ask_have_rows() -> None:
     assert (never.decision, never.upper, never.further) == ("cannot_tell", None, 150)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "options",
     [
         *({"risk": risk} for risk in (0, 1, 2, "2%", None, True)),
@@ -266,7 +267,7 @@ def chat(number: int, gate: GateOutcome, answer: str = "", **more: Any) -> Sampl
 ACCEPTED, REJECTED = GateOutcome.ACCEPTED, GateOutcome.REJECTED
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("record", "label", "trust", "expected"),
     [
         (chat(1, REJECTED, "cancel"), None, False, (True, Source.CHATS)),

@@ -33,6 +33,7 @@ from lhkit.harness.records.record import (
 )
 from tests.harness import build
 from tests.harness.build import FAIL, INVALID, PASS, blocked, model_call, turn_of
+from tests.rows import check_rows
 
 YES, NO = GateOutcome.ACCEPTED, GateOutcome.REJECTED
 
@@ -120,10 +121,10 @@ SELECTIONS: list[tuple[str, list[TurnScore], Selection]] = [
 ]
 
 
-@pytest.mark.parametrize(("_what", "scores", "expected"), SELECTIONS)
-def test_selection_counts_tools_and_arguments(
-    _what: str, scores: list[TurnScore], expected: Selection
-) -> None:
+@check_rows(
+    ("scores", "expected"), [row[1:] for row in SELECTIONS], ids=[row[0] for row in SELECTIONS]
+)
+def test_selection_counts_tools_and_arguments(scores: list[TurnScore], expected: Selection) -> None:
     assert count_selection(scores) == expected
 
 
@@ -166,7 +167,7 @@ BEHAVIOUR: list[tuple[str, list[SampleRecord], Share]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "records", "expected"), BEHAVIOUR)
+@check_rows(("name", "records", "expected"), BEHAVIOUR)
 def test_summarise_counts_restraint_recovery_and_state(
     name: str, records: list[SampleRecord], expected: Share
 ) -> None:
@@ -212,10 +213,8 @@ GATES: list[tuple[str, SampleRecord, ConfirmScore]] = [
 ]
 
 
-@pytest.mark.parametrize(("_what", "record", "expected"), GATES)
-def test_confirm_score_counts_gate_outcomes(
-    _what: str, record: SampleRecord, expected: ConfirmScore
-) -> None:
+@check_rows(("record", "expected"), [row[1:] for row in GATES], ids=[row[0] for row in GATES])
+def test_confirm_score_counts_gate_outcomes(record: SampleRecord, expected: ConfirmScore) -> None:
     gate = confirm_score([record])
     bare = replace(gate, unexpected_interval=None, rejected_interval=None, executed_interval=None)
     assert bare == expected
@@ -243,7 +242,7 @@ REPEATS: list[tuple[list[SampleRecord], Repeats]] = [
 ]
 
 
-@pytest.mark.parametrize(("records", "expected"), REPEATS)
+@check_rows(("records", "expected"), REPEATS)
 def test_repeats_have_pass_at_k_and_pass_hat_k(
     records: list[SampleRecord], expected: Repeats
 ) -> None:
@@ -286,10 +285,8 @@ FLIPS: list[tuple[str, list[SampleRecord], Flips]] = [
 ]
 
 
-@pytest.mark.parametrize(("_what", "records", "expected"), FLIPS)
-def test_flips_count_inconsistent_repeats(
-    _what: str, records: list[SampleRecord], expected: Flips
-) -> None:
+@check_rows(("records", "expected"), [row[1:] for row in FLIPS], ids=[row[0] for row in FLIPS])
+def test_flips_count_inconsistent_repeats(records: list[SampleRecord], expected: Flips) -> None:
     assert flips(records) == expected
 
 

@@ -16,6 +16,7 @@ from lhkit.harness.figures.risk_limits import (
     risk_p_values,
     upper_limit,
 )
+from tests.rows import check_rows
 
 TWENTIETH = Fraction(1, 20)
 
@@ -49,7 +50,7 @@ def exact_wealth_p_value(shares: list[Fraction], risk: Fraction) -> float:
     return float(min(Fraction(1), 1 / mean))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("wrong", "n", "in_percent"),
     [
         (0, 9, 28.3),  # 1 - 0.05 ** (1/9)
@@ -78,7 +79,7 @@ def test_upper_limit_is_the_exact_binomial_one_by_hand(
     assert lower_limit(rights, 0.95) == pytest.approx(1 - limit)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("shares", "risk"),
     [
         ([Fraction(1, 3)], Fraction(1, 2)),

@@ -15,12 +15,13 @@ from lhkit.harness.figures.sequential import (
     log_factors,
     sequential_result,
 )
+from tests.rows import check_rows
 
 CLUSTERS = [[1], [0], [-1], [1, 1], [1, -1], [-1, -1], [0, -1], [1, 0, 0], []]
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.03, 0.5])
-@pytest.mark.parametrize(
+@check_rows("margin", [0.0, 0.03, 0.5])
+@check_rows(
     ("values", "odds"),
     [
         ((-1.0, 0.0, 1.0), (0.2, 0.5, 0.3)),
@@ -79,7 +80,7 @@ def test_sequential_test_is_wrong_in_at_most_5_percent_at_any_time(
     assert wrong <= 0.05
 
 
-@pytest.mark.parametrize(("up", "down"), [(8, 0), (20, 3), (7, 7), (40, 12), (0, 30)])
+@check_rows(("up", "down"), [(8, 0), (20, 3), (7, 7), (40, 12), (0, 30)])
 def test_log_factors_are_the_mixture_of_likelihood_ratios_of_the_sign_test(
     up: int, down: int
 ) -> None:
@@ -98,7 +99,7 @@ def run_test(clusters: Sequence[Sequence[int]], margin: float, largest: int) -> 
     return test
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("clusters", "margin", "direction", "looked"),
     [
         ([[1]] * 30, 0.0, 1, 7),
@@ -158,7 +159,7 @@ def test_sequential_result_without_pairs_says_nothing() -> None:
     assert (result.interval.low, result.interval.high) == (-1.0, 1.0)
 
 
-@pytest.mark.parametrize(("margin", "least"), [(0.0, 7), (0.03, 7), (0.6, 21), (1.0, None)])
+@check_rows(("margin", "least"), [(0.0, 7), (0.03, 7), (0.6, 21), (1.0, None)])
 def test_least_losses_are_the_fewest_that_the_test_finds_worse(
     margin: float, least: int | None
 ) -> None:

@@ -12,6 +12,7 @@ from lhkit.harness.records.manifest import Invocation, Manifest
 from lhkit.harness.records.record import CallRecord, ModelCallRecord, TurnRecord
 from lhkit.harness.records.wall_clock import TimeBreakdown, WallClock
 from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
+from tests.rows import check_rows
 
 TIMING = Timing(
     headers_s=0.1,
@@ -84,7 +85,7 @@ def test_tool_time_is_none_without_tools() -> None:
     assert p50(turn(request()), "tool_time", "waiting_time") == [None, None]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("cached", "prompt", "warm"),
     [(50, 100, True), (49, 100, False), (0, 100, False), (None, 100, None), (0, 0, None)],
 )
@@ -193,7 +194,7 @@ def test_time_breakdown_adds_up_to_the_wall_time() -> None:
     assert breakdown.own_share == pytest.approx(40 / 97)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "invocations",
     [
         [],

@@ -20,6 +20,7 @@ from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, Tool
 from lhkit.harness.authoring.from_chat import confirm_answer
 from lhkit.harness.records.record import CallRecord, decode_line, encode_record
 from tests.harness.build import PASS, model_call, sample, turn_of
+from tests.rows import check_rows
 
 CATALOGS = [load_catalog("en"), load_catalog("ko")]
 EDITED = ToolCallMessage(
@@ -80,7 +81,7 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("live", MESSAGES.values(), ids=MESSAGES)
+@check_rows("live", MESSAGES.values(), ids=MESSAGES)
 def test_call_record_turns_back_into_its_message(live: ToolCallMessage) -> None:
     record = CallRecord.of(live, model_call=2, destructive=True)
     again = record.to_message()
@@ -93,7 +94,7 @@ def test_call_record_turns_back_into_its_message(live: ToolCallMessage) -> None:
     assert (again.effective_args, again.is_edited) == (record.effective_args, record.is_edited)
 
 
-@pytest.mark.parametrize("live", MESSAGES.values(), ids=MESSAGES)
+@check_rows("live", MESSAGES.values(), ids=MESSAGES)
 def test_call_record_reads_as_its_message(live: ToolCallMessage) -> None:
     again = CallRecord.of(live).to_message()
     assert truth_kind(again) == truth_kind(live)
@@ -123,7 +124,7 @@ def test_call_record_stores_log_probabilities_only_if_known() -> None:
         assert decode_line(line).trajectory.calls == (call,)
 
 
-@pytest.mark.parametrize("value", ["0.5", "NaN", "1e999", '"high"'])
+@check_rows("value", ["0.5", "NaN", "1e999", '"high"'])
 def test_call_record_with_invalid_log_probability_is_not_read(value: str) -> None:
     record = sample("s", PASS, 0, turn_of(model_call(), calls=(CallRecord.of(EDITED),)))
     line = encode_record(record).replace('"min_logprob":-1.5', f'"min_logprob":{value}')
@@ -131,7 +132,7 @@ def test_call_record_with_invalid_log_probability_is_not_read(value: str) -> Non
         decode_line(line)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("result", "outcome", "kind"),
     [
         ({"status": "ok"}, "ok", "ran"),

@@ -15,6 +15,7 @@ from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import read_state
 from tests.harness.build import PlainSession
+from tests.rows import check_rows
 
 VALUES = st.sampled_from([1, True, 1.0, -0.0, 0, "a", "é", "e\u0301", None, [1], [True], {"x": 1}])
 ROWS = st.lists(st.dictionaries(st.sampled_from(["id", "n", "가"]), VALUES, max_size=3), max_size=6)
@@ -87,7 +88,7 @@ LONG = 10**5_000
 """More digits than Python makes a text of."""
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "value",
     [LONG, -LONG, [LONG], {"deep": [LONG]}],
     ids=["positive", "negative", "in a list", "deep"],  # pytest cannot print it either
@@ -107,9 +108,7 @@ def test_state_keeps_longest_writable_number() -> None:
     assert str(longest) in json.dumps(state)
 
 
-@pytest.mark.parametrize(
-    "value", [LONG, [LONG], {LONG}, {"a": {LONG: 1}}], ids=["int", "list", "set", "dict"]
-)
+@check_rows("value", [LONG, [LONG], {LONG}, {"a": {LONG: 1}}], ids=["int", "list", "set", "dict"])
 def test_json_or_repr_shows_type_of_too_long_number(value: Any) -> None:
     assert json_or_repr(value) == f"<{type(value).__name__}: a number of more than 4,300 digits>"
 

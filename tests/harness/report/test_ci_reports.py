@@ -15,6 +15,7 @@ from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.harness.views.tables import Cell, Table
 from tests.harness.report.runs import ENGLISH, FULL_RUN, HOSTILE_RUN, full_record, run_of
+from tests.rows import check_rows
 
 
 def test_markdown_shows_rates_and_failures_with_reasons() -> None:
@@ -63,7 +64,7 @@ def test_markdown_truncates_a_long_head() -> None:
     assert "Truncated: 1 more" in shown
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "shown"),
     [
         ("plain", "`plain`"),
@@ -141,7 +142,7 @@ def test_markdown_groups_regressions_by_scenario() -> None:
     assert "- Regressions (3): `one` × 3\n" in shown
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("code_", "findings", "mark", "sentence"),
     [
         (0, (), "✅", "Every threshold is reached."),

@@ -23,6 +23,7 @@ from lhkit.harness.views.tables import pass_rates
 from lhkit.toolset import BareToolset, Session, criteria_of, load
 from tests.harness.build import printed
 from tests.harness.report.runs import ENGLISH, KOREAN, full_record, run_of
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -137,7 +138,7 @@ def test_reports_count_samples_without_a_criterion_in_a_row_of_their_own(catalog
     assert label in rendered(run, catalog)["markdown"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("criteria", "suites", "classes"),
     [
         ((None, None), {"gemma": 2}, {"gemma"}),

@@ -37,6 +37,7 @@ from tests.harness.build import (
     sample,
     turn_of,
 )
+from tests.rows import check_rows
 
 LETTERS = {"p": PASS, "f": FAIL, "i": INVALID}
 
@@ -135,7 +136,7 @@ def test_compare_of_a_run_with_itself_has_no_difference(letters: str) -> None:
         assert comparison.interval.low < 0 < comparison.interval.high
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("a", "b", "outcome"),
     [
         ("pppppp", "ffffff", "worse"),
@@ -149,7 +150,7 @@ def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: s
     assert compare(run(a), run(b)).outcome == outcome
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("improved", "regressed", "n", "repeats", "margin", "outcome", "needed"),
     [
         (0, 0, 200, 1, 3, "no_worse", None),
@@ -179,8 +180,8 @@ def test_compare_with_margin(
     assert (comparison.outcome, comparison.needed_scenarios) == (outcome, needed)
 
 
-@pytest.mark.parametrize("locale", ["en", "ko"])
-@pytest.mark.parametrize(
+@check_rows("locale", ["en", "ko"])
+@check_rows(
     ("b", "repeats", "texts"),
     [
         ("p" * 60, 1, ("Cannot tell whether b is more than 3", "about 130 scenarios would")),
@@ -199,7 +200,7 @@ def test_comparison_sentence_with_margin(
     assert "3%p" in sentence or locale == "en"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("arms", "first_p", "equal"),
     [
         (["p" * 20, "p" * 20, "f" * 20], [None, 1.0, 3 * 2**-19], ["b"]),
@@ -220,7 +221,7 @@ def test_compare_arms_corrects_for_all_pairs(
     assert all(name in "".join(table.notes[1:]) for name in equal)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("arms", "unknown", "equal"),
     [
         (["ppppp", "fffff"], "b", ""),
@@ -231,7 +232,7 @@ def test_compare_arms_corrects_for_all_pairs(
         (["p" * 8, "f" * 8, "iiiiiiip"], "c", ""),  # one valid pair
     ],
 )
-@pytest.mark.parametrize("locale", ["en", "ko"])
+@check_rows("locale", ["en", "ko"])
 def test_matrix_names_arms_that_could_not_have_been_separated(
     arms: list[str], unknown: str, equal: str, locale: str
 ) -> None:
@@ -368,7 +369,7 @@ def conversation(*turns: Turn, verdict: Verdict = PASS) -> SampleRecord:
 SAME = (response("same", 1, 2),)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("a", "b", "turn", "message", "token", "quotes"),
     [
         (

@@ -12,6 +12,7 @@ from lhkit.harness.figures import frames
 from lhkit.harness.results.results import Run
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +99,7 @@ async def test_frames_are_written_as_parquet_and_read_back(
         assert read == meant, column
 
 
-@pytest.mark.parametrize("name", TABLES)
+@check_rows("name", TABLES)
 def test_frame_columns_are_documented_and_have_units(name: str) -> None:
     columns = (*frames.SAMPLE, *TABLES[name])
     assert len({column.name for column in columns}) == len(columns)

@@ -15,6 +15,7 @@ from lhkit.harness.results.history import HISTORY
 from lhkit.harness.results.results import Run
 from lhkit.settings import load_settings
 from tests.harness.results.test_compare import record
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +160,7 @@ async def test_report_refuses_missing_run_and_other_options(
         await report_run(ReportOptions(**options), load_settings())
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("started_at", "shown"),
     [
         ("2026-11-28T20:00:00+09:00", "2026-11-28 20:00 UTC+09:00"),

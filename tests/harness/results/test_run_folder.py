@@ -23,6 +23,7 @@ from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load, Play
 from tests.harness.results.runs import record, run_of
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +97,7 @@ def test_load_suggests_folder_of_bare_name(tmp_path: Path, monkeypatch: pytest.M
         Run.load("mine")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("files", "sentence"),
     [
         ({}, "is not a run folder. Give a folder with a records.jsonl"),

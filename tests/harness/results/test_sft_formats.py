@@ -28,6 +28,7 @@ from tests.harness.build import Load
 from tests.harness.conftest import NotesSession, NotesToolset
 from tests.harness.results.runs import lines
 from tests.harness.results.test_sft import NOTES
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +135,7 @@ async def test_prompt_completion_rows_are_the_texts_of_the_messages(
     assert all(row["prompt"].startswith("<bos>") and row["completion"] for row in rows)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("form", "dialect", "sentence"),
     [
         ("alpaca", None, "Unknown format 'alpaca': give one of messages, prompt-completion"),
@@ -201,7 +202,7 @@ async def test_last_calls_of_one_response_have_no_results(load: Load) -> None:
         assert "bread" in last["completion"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "expected"),
     [
         ({"type": "string"}, {"type": "STRING"}),

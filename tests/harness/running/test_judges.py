@@ -23,6 +23,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.client.request import request_body
 from lhkit.models.recorded.scripted import Reply, say
 from lhkit.settings import Settings
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +85,7 @@ async def test_judge_answer_that_is_no_choice_is_a_failure_of_the_score() -> Non
     assert scored.summary().total == run.summary().total
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("choices", "answer", "value"),
     [
         (("yes", "no"), "no", False),
@@ -128,7 +129,7 @@ async def test_judge_makes_and_closes_its_model_when_it_is_needed(is_async: bool
     assert (len(made), closed) == (1, ["closed"])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("arguments", "message"),
     [
         ({"rubric": " "}, "rubric"),
@@ -226,7 +227,7 @@ async def test_comparison_says_that_a_judge_is_unchecked(tmp_path: Path) -> None
             runs[number] = Run.load(folder)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "text", "message"),
     [
         ("l.csv", "sample,label\nx,maybe\n", "neither yes nor no"),

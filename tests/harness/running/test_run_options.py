@@ -23,6 +23,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
 from lhkit.toolset import Session
 from tests.harness.build import Load, Play
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -220,7 +221,7 @@ def suite_of(folder: Path, text: str) -> Suite:
     return load_suite(path)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ('dialect = "pythonic"', {"model": "gemma", "dialect": "pythonic"}),

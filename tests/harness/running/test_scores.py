@@ -37,6 +37,7 @@ from lhkit.harness.running.score_run import score_record
 from lhkit.harness.running.scores import Score, load_scores
 from lhkit.models.recorded.scripted import say
 from tests.harness.build import FAIL, PASS, Load, Play
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -629,7 +630,7 @@ def named(sample: Sample, least: int) -> bool:
     return len(sample.turns) > least
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("function", "options", "issue"),
     [
         (generator, {}, "generator"),

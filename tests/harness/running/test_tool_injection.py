@@ -26,6 +26,7 @@ from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset
 from tests.harness.build import Load
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +116,7 @@ async def test_stress_closes_only_models_of_factory(toolset: Any, load: Load) ->
     assert model.closed == 1
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "label"),
     [
         ("", ""),
@@ -129,7 +130,7 @@ def test_parse_stress_accepts_any_order(text: str, label: str) -> None:
     assert parse_stress(label).label == label
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     ["noise", "distractors", "distractors=-1", "distractors=999", "shuffle=1", "shuffle,shuffle"],
 )

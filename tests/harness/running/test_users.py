@@ -24,6 +24,7 @@ from lhkit.harness.running.rescore import rescore
 from lhkit.harness.scenarios.user import User
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play, printed
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -111,8 +112,8 @@ async def test_reference_passes_with_every_simulated_user(play: Play, load: Load
         assert run.manifest.user == user
 
 
-@pytest.mark.parametrize("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])
-@pytest.mark.parametrize("user", ["careful", "hasty"])
+@check_rows("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])
+@check_rows("user", ["careful", "hasty"])
 async def test_with_user_keeps_rejections_and_an_absent_gate(
     load: Load, confirm: str, user: User
 ) -> None:

@@ -9,6 +9,7 @@ from lhkit.base.errors import ScenarioError
 from lhkit.base.locales import load_catalog
 from lhkit.base.notices import NOTICE
 from lhkit.harness.scenarios.loader import load_scenarios
+from tests.rows import check_rows
 
 SCENARIO = "- id: {}\n  turns: [{{user: hi}}]\n"
 OTHERS = {
@@ -76,7 +77,7 @@ def test_folder_of_scenarios_alone_says_nothing(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@check_rows("name", OTHERS)
 def test_file_named_by_hand_must_be_scenarios(tmp_path: Path, name: str) -> None:
     file = write(tmp_path, name, OTHERS[name])
     with pytest.raises(ScenarioError):
@@ -93,7 +94,7 @@ def test_file_named_by_hand_is_not_counted_as_skipped(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("what", BROKEN)
+@check_rows("what", BROKEN)
 def test_broken_scenario_file_of_a_folder_is_never_skipped(tmp_path: Path, what: str) -> None:
     name, text, message = BROKEN[what]
     write(tmp_path, "good.yaml", SCENARIO.format("good"))

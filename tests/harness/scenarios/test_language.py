@@ -29,6 +29,7 @@ from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import KeyedSession, Play
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ async def run_once(data: dict[str, Any], toolset: Any, *replies: Any) -> SampleR
     return await run_sample(Scenario.from_data(data), ScriptedModel(replies), toolset)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("args", "fits"),
     [
         ({"day": "monday"}, True),
@@ -148,7 +149,7 @@ async def test_lint_checks_every_argument_set(toolset: Any, tmp_path: Path) -> N
     assert not [place for _, place in message if place.startswith(f"{here}[0]")]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("expression", "day"),
     [
         ("today", "2026-06-17"),
@@ -223,7 +224,7 @@ def test_field_named_date_is_not_a_misspelt_relative_date() -> None:
     assert Scenario.from_data(data).world["notes"] == rows
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("expected", "fitting", "wrong"),
     [
         (
@@ -445,7 +446,7 @@ HEAT = call("heat", room="hall", celsius=20)
 ANSWER = say("It was 17.5.")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("results", "calls", "reason"),
     [
         (ONCE, (WARMTH, HEAT), None),
@@ -496,7 +497,7 @@ async def test_mutate_reports_a_survivor_of_a_loose_expected_result() -> None:
     assert "swap_tool@0.0" in {each.key for each in report.survivors}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("expect", "message"),
     [
         ({"results": [{"a": 1}]}, "expect.results: needs calls, and none are allowed"),

@@ -20,6 +20,7 @@ from lhkit.harness.scenarios.loader import load_scenarios, read_sources
 from lhkit.harness.scenarios.scenario import Before, ExpectedReply
 from lhkit.harness.scenarios.scenario_schema import scenario_json_schema
 from tests.harness.build import Load
+from tests.rows import check_rows
 
 SCHEMA_FILE = Path(lhkit.harness.__file__).parent / "scenarios" / "scenario.schema.json"
 
@@ -90,7 +91,7 @@ def test_turn_defaults_expect_no_call_and_any_reply(load: Load) -> None:
     assert scenario.today is None
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("given", "messages", "locale"),
     [
         ({}, ["우유를 추가해 줘"], "ko"),
@@ -119,7 +120,7 @@ HEAD = "- id: a\n  ac: x\n  "
 TURN = f"{HEAD}turns:\n  - user: x\n    "
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "message"),
     [
         ("- id: a\n  ac: AC-1\n", ":1: a.turns: is required"),
@@ -294,7 +295,7 @@ def test_schema_file_is_up_to_date() -> None:
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == scenario_json_schema()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "is_valid"),
     [
         (COMPLETE, True),
@@ -352,7 +353,7 @@ def test_from_data_copies_its_data() -> None:
     assert scenario.world == {"notes": [{"id": 1}]}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("change", "message"),
     [
         ({"turns": []}, "hello.turns: must be a list of 1 or more"),
@@ -367,7 +368,7 @@ def test_from_data_reports_invalid_fields(change: dict[str, Any], message: str) 
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("name", "text", "message"),
     [
         ("a.json", '[\n {"id": "a",\n  "ac": 1}]', "a.json:3: a.ac: must be a text"),
@@ -401,7 +402,7 @@ def test_scenario_needs_no_criterion(ac: str, tmp_path: Path) -> None:
     assert scenario_hash(scenario) == scenario_hash(Scenario.from_data(data[0]))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("ac", "issue"),
     [
         *((blank, "must be more than white space") for blank in ('""', '" "')),

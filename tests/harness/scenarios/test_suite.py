@@ -6,6 +6,7 @@ import pytest
 
 from lhkit.base.errors import UsageError
 from lhkit.harness.running.suite import Suite, expand_arms, load_suite
+from tests.rows import check_rows
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,7 +21,7 @@ def names(folder: Path, text: str) -> list[str]:
     return [arm.name for arm in expand_arms(load_suite(written(folder, text)), folder)]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "complaint"),
     [
         ("scenarios = x", r"is not valid TOML: .*line 1, column"),
@@ -71,7 +72,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("value", PLACES)
+@check_rows("value", PLACES)
 def test_load_suite_takes_a_single_place_of_scenarios(tmp_path: Path, value: str) -> None:
     for name in ("my scenarios", "dev"):
         (tmp_path / name).mkdir()
@@ -85,7 +86,7 @@ def test_load_suite_refuses_missing_file(tmp_path: Path) -> None:
         load_suite(tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ("repeats = 1", ["gemma"]),
@@ -128,9 +129,7 @@ def test_expand_arms_reads_prompt_files(tmp_path: Path) -> None:
         expand_arms(load_suite(written(tmp_path, text)), tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "evals").glob("*.toml")), ids=lambda path: path.stem
-)
+@check_rows("path", sorted((ROOT / "evals").glob("*.toml")), ids=lambda path: path.stem)
 def test_load_suite_reads_shipped_suites(path: Path) -> None:
     suite = load_suite(path)
     assert isinstance(suite, Suite)

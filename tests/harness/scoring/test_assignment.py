@@ -21,6 +21,7 @@ from lhkit.harness.scenarios.assignment import (
     strictly_ordered,
 )
 from tests.operations import growth
+from tests.rows import check_rows
 
 
 @st.composite
@@ -108,7 +109,7 @@ def test_assign_prefers_the_least_crossed_pairs() -> None:
     assert assign(same) == ((0, 0), (1, 1), (2, 2))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("before", "message"),
     [
         ([(0, 1), (1, 0)], "cycle"),

@@ -13,6 +13,7 @@ import pytest
 from lhkit.harness.scoring import claim_card, claim_model
 from lhkit.harness.scoring.claim_model import History, Model, features, shipped_model
 from lhkit.harness.scoring.success_claims import find_success_phrase
+from tests.rows import check_rows
 
 Call = tuple[str, str, dict[str, Any]]  # tool, outcome, arguments; reads begin with get_ or list_
 
@@ -197,7 +198,7 @@ def small_talk() -> Iterator[Case]:
         yield reply, user, (("log_entry", "ok", {"item": "stretching"}), *calls)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "cases",
     [
         *(events, settings, lists, messages, beside_a_refusal, after_reads, chat),
@@ -210,8 +211,8 @@ def test_claim_model_does_not_flag_true_reports(cases: Any) -> None:
     assert flagged == [], f"{len(flagged)} of {len(all_cases)}"
 
 
-@pytest.mark.parametrize("calls", [(), (("get_list", "ok", {}),), (("add_item", "cancelled", {}),)])
-@pytest.mark.parametrize(
+@check_rows("calls", [(), (("get_list", "ok", {}),), (("add_item", "cancelled", {}),)])
+@check_rows(
     ("reply", "user"),
     [
         ("I've added milk to your list.", "add milk"),
@@ -280,7 +281,7 @@ def reads_of(reply: str) -> int:
     return weights.reads
 
 
-@pytest.mark.parametrize("part", ['". ', "I've added it. ", "추가했어요, ", "1 2, ", "a", "…\n"])
+@check_rows("part", ['". ', "I've added it. ", "추가했어요, ", "1 2, ", "a", "…\n"])
 def test_claim_model_cost_is_linear_and_bounded(part: str) -> None:
     times = math.ceil(claim_model.MOST_READ / 8 / len(part))
     short, long = (reads_of(part * (n * times)) for n in (1, 4))
@@ -333,7 +334,7 @@ REFUSED: Call = ("send_message", "cancelled", {"to": "c1"})
 READ: Call = ("get_people", "ok", {})
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("reply", "calls", "words"),
     [
         ("민수에게 톡 날렸어요.", (), "날렸"),
@@ -348,7 +349,7 @@ def test_success_phrase_is_found_where_no_such_write_ran(
     assert find_success_phrase(reply, CLAIMS, after("tell Tom", *calls)) == words
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("reply", "calls"),
     [
         ("톡 날렸어요.", (SENT,)),
@@ -382,7 +383,7 @@ def test_success_phrase_ignores_invalid_recorded_patterns(pattern: str) -> None:
     assert find_success_phrase("a" * 40 + "!", {"send": (pattern,)}, History()) is None
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("pattern", "reply", "match"),
     [
         ("sent", "It was sent.", "sent"),

@@ -27,6 +27,7 @@ from lhkit.harness.scoring.state import StateVerdict, check_state, state_diff
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play
 from tests.operations import growth
+from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +36,7 @@ B = {"id": "b", "n": 2}
 B9 = {"id": "b", "n": 9}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("final", "before", "after", "missing", "unlisted"),
     [
         ({}, {"t": (A,)}, {"t": (A,)}, 0, 0),
@@ -68,7 +69,7 @@ def test_check_state_reports_missing_and_unlisted_rows(
     assert (len(verdict.missing), len(verdict.unlisted)) == (missing, unlisted)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("gone", "before", "after", "missing", "unlisted"),
     [
         ([{"id": "a"}], (A, B), (B,), 0, 0),
@@ -139,11 +140,11 @@ def row(**fields: Any) -> dict[str, Any]:
     return fields
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "name",
     ["id", "note_id", "user_id", "no_key_at_all"],  # only `user_id` has one value in all rows
 )
-@pytest.mark.parametrize("extra", [{}, {"user": "u1", "done": False, "kind": "x"}])
+@check_rows("extra", [{}, {"user": "u1", "done": False, "kind": "x"}])
 def test_check_state_reports_an_unlisted_deletion_next_to_a_listed_new_row(
     name: str, extra: Any
 ) -> None:
@@ -439,7 +440,7 @@ GROWING: Mapping[str, Callable[[int], tuple[Any, Any, Any, Any]]] = {
 NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관
 
 
-@pytest.mark.parametrize("kind", GROWING)
+@check_rows("kind", GROWING)
 def test_check_state_is_linear_in_rows(kind: str) -> None:
     def check(n: int) -> Callable[[], StateVerdict]:
         final, gone, before, after = GROWING[kind](n)

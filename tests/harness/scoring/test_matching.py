@@ -12,6 +12,7 @@ from lhkit.base.errors import ScenarioError
 from lhkit.harness.scenarios.scenario import ExpectedCall
 from lhkit.harness.scoring.matching import MatchResult, match_calls, values_equal
 from tests.operations import growth
+from tests.rows import check_rows
 
 SCHEMA = {
     "type": "object",
@@ -47,7 +48,7 @@ def test_match_calls_reads_left_out_arguments_as_none() -> None:
     assert not match([{"tool": "go"}], [go(n=1)]).matched
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("matcher", "fitting", "wrong"),
     [
         ({"equals": {"any": True}}, [{"any": True}], [{"any": 1}, 1]),
@@ -91,7 +92,7 @@ def test_matcher_accepts_and_rejects_values(
     assert [value for value in wrong if fits(value)] == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("matcher", "reason"),
     [
         (1, "expected 1, got 9"),
@@ -117,7 +118,7 @@ def test_reason_names_the_path_inside_a_value() -> None:
     assert verdict.reason == "names: missing: expected an array of 2"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "matcher",
     [
         {"one_of": []},
@@ -144,7 +145,7 @@ def test_match_calls_refuses_an_invalid_matcher(matcher: Any) -> None:
         match([go(n=matcher)], [go(n=1)])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("expected", "options"),
     [
         ([{"args": {}}], {}),
@@ -179,7 +180,7 @@ def test_extra_decides_which_unexpected_calls_are_allowed(
     assert (result.matched, result.unexpected, result.allowed) == (matched, unexpected, allowed)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("order", "matched"),
     [("any", True), ("strict", False), ([(0, 1)], True), ([(1, 2)], False), ([[0, 2]], False)],
 )
@@ -277,7 +278,7 @@ REFERRING = {
 }
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("expected", "actual", "schema", "is_equal"),
     [
         (1, 1.0, INTEGER, True),
@@ -318,7 +319,7 @@ def test_values_equal_follows_the_schema(
     assert values_equal(actual, expected, schema) is is_equal
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "schema",
     [
         {"$ref": "#"},

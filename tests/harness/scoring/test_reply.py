@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from lhkit.base.errors import ScenarioError
 from lhkit.harness.scenarios.scenario import ExpectedReply
 from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
+from tests.rows import check_rows
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("expected", "fitting", "wrong"),
     [
         ({}, ["", "anything"], []),
@@ -33,7 +34,7 @@ def test_reply_reasons_of_each_condition(
     assert [text for text in wrong if not reply_reasons(wanted, text)] == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("phrase", "found", "not_found"),
     [
         ("1000", ["$1,000", "1,000원", "1000", "1\u00a0000", "1\u202f000", "1\u2009000개",
@@ -67,7 +68,7 @@ def test_reply_finds_every_formatted_whole_number(n: int, cents: str, sign: str)
     assert reply_reasons(ExpectedReply(contains_all=(f"{n}",)), other) != ()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("phrase", "found", "not_found"),
     [
         (
@@ -101,7 +102,7 @@ def test_reply_finds_a_number_and_no_part_of_one(
     assert [text for text in not_found if not reply_reasons(wanted, text)] == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("phrase", "found", "not_found"),
     [
         ("1.5", ["1.50 kg", "1,50 €", "1,5 kg", "1.50kg", "1.5", "1.50.", "a 1,50-liter jug",
@@ -147,7 +148,7 @@ def test_reply_finds_an_amount_in_any_notation(amount: Any, mark: str) -> None:
     assert reply_reasons(other, f"it is {plain} kg")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("phrase", "found", "not_found"),
     [
         ("no", ["No.", "oh no!", "no-one", "(no)", "no\u2014never", "no습니다"],
@@ -228,7 +229,7 @@ def test_scenario_refuses_a_phrase_that_no_reply_can_show(load: Any, phrase: str
         load(body)
 
 
-@pytest.mark.parametrize("unit", ["1", "`", "1.", "1,111", "`a", "*", "_a", "-", "1 "])
+@check_rows("unit", ["1", "`", "1.", "1,111", "`a", "*", "_a", "-", "1 "])
 def test_reply_of_a_model_that_repeats_itself_is_searched_once(unit: str) -> None:
     """Were the run searched again from each place in it, this would take hours."""
     text = unit * (1_000_000 // len(unit))

@@ -28,6 +28,7 @@ from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load
+from tests.rows import check_rows
 
 OK = {"status": "ok", "data": {}}
 CANCELLED = {"status": "cancelled", "reason": "user did not confirm"}
@@ -133,7 +134,7 @@ FORBID = """
 """
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "what", "reasons"),
     [
         (ADD, trajectory(turn(add()), after=(MILK,)), ()),
@@ -221,7 +222,7 @@ def test_judge_makes_infrastructure_errors_invalid(
     assert score.turn_scores == ()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("turns", "codes"),
     [
         ([turn(add(result=error("r1_blank")))], ["r1_blank"]),
@@ -315,8 +316,8 @@ def test_call_requested_after_a_rejection_is_neither_retry_nor_bypass(judged: Ju
 SAVED = "I've added milk to your notes."
 
 
-@pytest.mark.parametrize("first", [[], [find()], [refused()], [add(result=error("r1_blank"))]])
-@pytest.mark.parametrize("claims", ["turn", "scenario", None])
+@check_rows("first", [[], [find()], [refused()], [add(result=error("r1_blank"))]])
+@check_rows("claims", ["turn", "scenario", None])
 def test_judge_flags_a_false_claim_and_fails_it_only_with_claims_none(
     judged: Judged, first: list[CallRecord], claims: str | None
 ) -> None:
@@ -342,7 +343,7 @@ def test_judge_fails_a_true_claim_with_claims_none(judged: Judged) -> None:
     assert any("claims: none" in reason for reason in score.reasons)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("first", "second", "is_flagged"),
     [
         ([refused()], [find()], True),
@@ -371,7 +372,7 @@ def test_broken_rule_of_the_final_state_occurred_and_fails(judged: Judged) -> No
     ]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("what", "equal"),
     [
         (trajectory(turn(add()), after=(MILK,)), True),
@@ -412,7 +413,7 @@ TWO_TURNS = """
 """
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "what", "unlisted"),
     [
         (ADD, trajectory(turn(add("bread")), after=(BREAD,), error="boom"), 1),
@@ -438,7 +439,7 @@ def test_judge_counts_unlisted_writes_of_an_invalid_sample(
     assert (score.turn_scores, score.state_equal) == ((), None)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("calls", "score"),
     [
         ((add(),), (False, 2, 1, 0)),
@@ -545,7 +546,7 @@ TWO = """
 FOUND, ADDED = find(), add()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("responses", "of", "scores"),
     [
         ([model_call(parsed(ADDED), parsed(FOUND))], (0, 0), (2, 2, True)),
@@ -626,7 +627,7 @@ TWO_WRITES = """
 BREAD = {**MILK, "text": "bread"}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("calls", "passes"),
     [
         ((add(), skipped(), add("bread")), True),
@@ -654,7 +655,7 @@ def test_deferred_write_is_not_a_bypass(judged: Judged) -> None:
     assert "bypass_after_rejection" not in [each.code for each in score.violations]
 
 
-@pytest.mark.parametrize("data", [[1, 2], 5, None, "text", [{"text": "milk"}]])
+@check_rows("data", [[1, 2], 5, None, "text", [{"text": "milk"}]])
 def test_expected_result_is_not_met_by_a_result_that_is_not_an_object(
     judged: Judged, data: Any
 ) -> None:

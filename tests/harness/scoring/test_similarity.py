@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.harness.exports.similarity import NEAR, HeldOut, near_duplicates, similarity
+from tests.rows import check_rows
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("first", "second"),
     [
         ("오늘 걷기 완료로 기록해 줘.", "오늘 스트레칭 완료로 기록해 줘."),
@@ -47,7 +48,7 @@ def test_similarity_is_symmetric_and_within_0_and_1(first: str, second: str) -> 
     assert similarity(first, first) == 1.0
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("message", "is_near"),
     [
         ("빵도 적어 줘", True),

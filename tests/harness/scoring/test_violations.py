@@ -23,6 +23,7 @@ from lhkit.harness.scoring.violations import (
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
 from tests.operations import growth
+from tests.rows import check_rows
 
 MONDAY = date(2026, 6, 15)
 NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관
@@ -64,7 +65,7 @@ def codes(
     return [each.code for each in violations]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("forbid", "args", "is_hit"),
     [
         ({"n": 1}, {}, True),
@@ -91,7 +92,7 @@ def test_forbidden_call_compares_arguments_as_expected_calls(
     assert violation_codes == (["forbidden_call"] if is_hit else [])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("value", "text", "is_known"),
     [
         ("habit-3", "habit-3", True),
@@ -141,13 +142,13 @@ def test_id_is_known_where_it_is_a_whole_word(value: Any, text: str, *, is_known
     assert codes({"note_id": value}, result=search_result) == expected
 
 
-@pytest.mark.parametrize("name", ["id", "note_id", "noteId", "NOTE_ID"])
+@check_rows("name", ["id", "note_id", "noteId", "NOTE_ID"])
 def test_id_arguments_are_recognised_by_name(name: str) -> None:
     assert codes({name: 7}) == ["invented_id"]
     assert codes({name: 7}, state=[{"id": 7}]) == []
 
 
-@pytest.mark.parametrize("name", ["ids", "note_ids", "noteIds", "note_id"])
+@check_rows("name", ["ids", "note_ids", "noteIds", "note_id"])
 def test_every_id_of_a_list_is_checked(name: str) -> None:
     assert codes({name: [7, "a-1"]}, state=[{"id": 7}, {"id": "a-1"}]) == []
     assert codes({name: [7, "a-2"]}, state=[{"id": 7}, {"id": "a-1"}]) == ["invented_id"]

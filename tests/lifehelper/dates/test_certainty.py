@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from lhkit import find_dates
+from tests.rows import check_rows
 
 TODAY = date(2026, 3, 4)
 
@@ -82,8 +83,8 @@ VAGUE_DAYS = """
 """
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize(
+@check_rows("ahead", [False, True])
+@check_rows(
     "text",
     [
         text.strip()
@@ -104,7 +105,7 @@ def test_find_dates_ignores_uncertain_days(text: str, *, ahead: bool) -> None:
     assert find_days(text, ahead=ahead) == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "plan", "log"),
     [
         # a day number belongs to the month before it, or is left out
@@ -160,8 +161,8 @@ def test_find_dates_returns_days_of_their_context(
     assert find_days(text, ahead=False) == (plan if log is None else log)
 
 
-@pytest.mark.parametrize("text", ["this coming Wednesday", "돌아오는 수요일에", "coming Wednesday"])
-@pytest.mark.parametrize("ahead", [False, True])
+@check_rows("text", ["this coming Wednesday", "돌아오는 수요일에", "coming Wednesday"])
+@check_rows("ahead", [False, True])
 def test_find_dates_coming_weekday_on_that_day_is_ambiguous(text: str, *, ahead: bool) -> None:
     assert find_days(text, ahead=ahead) == []
     tomorrow = find_days(text, ahead=ahead, today=date(2026, 3, 10))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lhkit.lifehelper.catalog import CATALOG_LOCALES
 from lhkit.lifehelper.dates import mentions
 from lhkit.lifehelper.dates.mentions import find_dates
+from tests.rows import check_rows
 
 WEDNESDAY = date(2026, 6, 17)
 LOCALES = ("ko", "en")
@@ -32,7 +33,7 @@ def read(text: str, locale: str, today: date = WEDNESDAY, *, ahead: bool = False
     ]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ("어제 걸었어", ["어제: 06-16"]),
@@ -77,7 +78,7 @@ def test_find_dates_korean(text: str, expected: list[str]) -> None:
     assert read(text, "ko") == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ("did I walk Yesterday?", ["Yesterday: 06-16"]),
@@ -119,7 +120,7 @@ def test_find_dates_english(text: str, expected: list[str]) -> None:
     assert read(text, "en") == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "locale", "expected"),
     [
         ("금요일에 뭐 있어?", "ko", ["금요일: 06-19"]),
@@ -247,7 +248,7 @@ AMBIGUOUS = [
 ]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "today", "expected"), [*PLANNED, *((text, today, []) for text, today in AMBIGUOUS)]
 )
 def test_find_dates_ahead_joins_ranges(text: str, today: date, expected: list[str]) -> None:
@@ -256,7 +257,7 @@ def test_find_dates_ahead_joins_ranges(text: str, today: date, expected: list[st
     )
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ("from the 10th to the 12th", ["the 10th to the 12th: 06-10..06-12"]),
@@ -278,7 +279,7 @@ def test_find_dates_joins_past_ranges(text: str, expected: list[str]) -> None:
     assert read(text, "en" if text.isascii() else "ko") == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ("move it from Monday to Tuesday", ["Monday: 06-22", "Tuesday: 06-23"]),
@@ -308,7 +309,7 @@ def test_find_dates_does_not_join_separate_days(text: str, expected: list[str]) 
     assert read(text, "en" if text.isascii() else "ko", ahead=True) == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "days"),
     [
         ("move my 3 p.m. meeting from Friday to Monday", "19 22"),
@@ -327,7 +328,7 @@ def test_find_dates_ahead_returns_two_days_for_a_move(text: str, days: str) -> N
     assert [mention.last for mention in dates] == [mention.first for mention in dates]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         "20일부터 일주일 연장해 줘",
@@ -359,7 +360,7 @@ def test_find_dates_ahead_weekday_ranges_start_at_the_first_to_come(
     assert (dates.first, dates.last) == (first, last)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "locale", "today", "expected"),
     [
         ("this weekend", "en", SATURDAY, ["this weekend: 06-20..06-21"]),
@@ -393,7 +394,7 @@ def test_find_dates_ahead_resolves_clear_weeks_and_weekends(
     assert read(text, locale, today, ahead=True) == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "locale", "expected"),
     [
         ("내년 4월 1일, 2027년 9월 4일", "ko", ["2027-04-01", "2027-09-04"]),
@@ -402,7 +403,7 @@ def test_find_dates_ahead_resolves_clear_weeks_and_weekends(
         ("June 3 2000 steps", "en", ["2026-06-03"]),
     ],
 )
-@pytest.mark.parametrize("ahead", [False, True])
+@check_rows("ahead", [False, True])
 def test_find_dates_uses_a_given_year(
     text: str, locale: str, expected: list[str], *, ahead: bool
 ) -> None:
@@ -416,7 +417,7 @@ def test_date_mention_str() -> None:
     assert [*map(str, dates)] == ["내년 4월 1일 = 2027-04-01", "이번 주 = 2026-06-17 .. 2026-06-21"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "locale"),
     [
         ("in two days", "en"),  # plans, and it looks back
@@ -483,8 +484,8 @@ def test_find_dates_accepts_the_limits_of_the_calendar(locale: str) -> None:
 MARCH_4 = date(2026, 3, 4)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize(
+@check_rows("ahead", [False, True])
+@check_rows(
     ("text", "locale"),
     [
         ("2월 30일까지 끝내", "ko"),
@@ -508,7 +509,7 @@ def test_find_dates_ignores_dates_that_do_not_exist(text: str, locale: str, ahea
     assert days == (["2월 29일: 02-29"] if ahead and "29일" in text else [])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "ahead", "expected"),
     [
         ("다음 달 31일에", True, []),
@@ -523,8 +524,8 @@ def test_find_dates_day_number_after_a_month(text: str, ahead: bool, expected: l
     assert [day for day in read(text, "ko", MARCH_4, ahead=ahead) if "달:" not in day] == expected
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize(
+@check_rows("ahead", [False, True])
+@check_rows(
     ("text", "locale"),
     [
         ("the first Monday of April", "en"),
@@ -558,8 +559,8 @@ def test_find_dates_weekday_with_its_day_number() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["내일", "다음 주 월요일에", "3월 5일까지", "이번 주말에"])
-@pytest.mark.parametrize("ahead", [False, True])
+@check_rows("text", ["내일", "다음 주 월요일에", "3월 5일까지", "이번 주말에"])
+@check_rows("ahead", [False, True])
 def test_find_dates_reads_decomposed_hangul(text: str, ahead: bool) -> None:
     decomposed = unicodedata.normalize("NFD", text)
     assert find_dates(decomposed, MARCH_4, "ko", ahead=ahead) == find_dates(

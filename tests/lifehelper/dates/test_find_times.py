@@ -3,11 +3,11 @@
 import unicodedata
 from datetime import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit import find_times
+from tests.rows import check_rows
 
 LOCALES = ("ko", "en")
 _HOURS = ["한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열", "열한", "열두"]
@@ -19,7 +19,7 @@ def read(text: str, locale: str) -> list[str]:
     return [str(mention) for mention in find_times(text, locale)]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ("저녁 여덟 시 십오 분에 깨워 줘", ["저녁 여덟 시 십오 분 = 20:15"]),
@@ -43,7 +43,7 @@ def test_find_times_korean(text: str, expected: list[str]) -> None:
     assert read(text, "ko") == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "expected"),
     [
         ("alarm for quarter to six tomorrow morning", ["quarter to six tomorrow morning = 05:45"]),
@@ -70,7 +70,7 @@ def test_find_times_english(text: str, expected: list[str]) -> None:
     assert read(text, "en") == expected
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("text", "locale"),
     [
         ("then at four", "en"),

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from lhkit import find_dates
+from tests.rows import check_rows
 
 TODAY = date(2026, 3, 4)
 SENTENCES = yaml.safe_load((Path(__file__).parent / "sentences.yaml").read_text("utf-8"))
@@ -20,7 +21,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("locale", "text", "ahead", "expected"), ROWS)
+@check_rows(("locale", "text", "ahead", "expected"), ROWS)
 def test_find_dates_returns_certain_days_only(
     locale: str, text: str, ahead: bool, expected: set[str]
 ) -> None:

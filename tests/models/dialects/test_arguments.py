@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from lhkit.conversation.messages import ToolCall
 from lhkit.models.client.openai_chat import ChatContent
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.arguments import MAX_ENCODINGS, read_arguments
+from tests.rows import check_rows
 
 ARGS = {"도시": "서울", "n": [1, {"a": None}]}
 
@@ -57,7 +57,7 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("value", "args", "repairs"), [*READ.values(), *INVALID.values()])
+@check_rows(("value", "args", "repairs"), [*READ.values(), *INVALID.values()])
 def test_read_arguments(value: Any, args: Any, repairs: tuple[str, ...]) -> None:
     assert read_arguments(value) == (args, repairs)
     assert isinstance(args, dict) == any(row[1] is args for row in READ.values())
@@ -89,7 +89,7 @@ def from_text(parameters: Any) -> ToolCall:
     return DIALECTS["json"].parse(raw).calls[0]
 
 
-@pytest.mark.parametrize(("value", "args", "repairs"), READ.values(), ids=READ)
+@check_rows(("value", "args", "repairs"), READ.values(), ids=READ)
 def test_every_reader_of_calls_reads_the_same_arguments(
     value: Any, args: Any, repairs: tuple[str, ...]
 ) -> None:

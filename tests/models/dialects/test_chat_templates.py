@@ -23,6 +23,7 @@ from lhkit.toolset import load_toolset, registry_of
 from tests.hostile import json_values
 from tests.models.dialects.chat_templates import NEWEST, REVISIONS, rendered, templates_folder
 from tests.models.dialects.functiongemma_prompts import EXTENSION, PROMPTS
+from tests.rows import check_rows
 
 ROOT = Path(__file__).parents[3]
 DIALECT = DIALECTS["gemma4"]
@@ -78,9 +79,9 @@ MCP_TOOLS = mcp_tools()
 NOW = {"now": "2026-06-15T09:00:00+09:00"}
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS)
-@pytest.mark.parametrize("locale", ["ko", "en"])
-@pytest.mark.parametrize("reference", ["life-helper", f"{ROOT}/evals/pantry/pantry.py:toolset"])
+@check_rows("conversation", CONVERSATIONS)
+@check_rows("locale", ["ko", "en"])
+@check_rows("reference", ["life-helper", f"{ROOT}/evals/pantry/pantry.py:toolset"])
 def test_gemma4_prompt_of_a_toolset_is_the_templates(
     reference: str, locale: str, conversation: str
 ) -> None:
@@ -95,7 +96,7 @@ def test_mcp_schemas_are_of_twenty_servers() -> None:
     assert len(MCP_TOOLS) >= 20
 
 
-@pytest.mark.parametrize("server", MCP_TOOLS)
+@check_rows("server", MCP_TOOLS)
 def test_gemma4_prompt_of_mcp_tools_is_the_templates(server: str) -> None:
     tools = MCP_TOOLS[server]
     for messages in CONVERSATIONS.values():
@@ -246,7 +247,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("case", CASES)
+@check_rows("case", CASES)
 def test_functiongemma_prompt_is_as_google_prints_it(case: str) -> None:
     prompt, _ = PROMPTS[case]
     assert DIALECTS["functiongemma"].encode(*CASES[case]) == prompt

@@ -8,6 +8,7 @@ from lhkit.conversation.messages import ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import ToolErr, ToolOk
 from lhkit.models.client.served import require_constraint
 from lhkit.models.dialects import DIALECTS
+from tests.rows import check_rows
 
 DIALECT = DIALECTS["functiongemma"]
 E = "<escape>"
@@ -37,7 +38,7 @@ def test_generation_stops_at_a_response_token() -> None:
     assert DIALECT.stop_texts == ("<start_function_response>",)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "args", "repairs"),
     [
         ("call:f{a:sunny day}", {"a": "sunny day"}, ("bare_string",)),
@@ -66,7 +67,7 @@ def test_parse_lists_repairs(body: str, args: Any, repairs: tuple[str, ...]) -> 
     assert only_call(marked(body)) == ("f", args, repairs)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "body",
     [
         "call:f{a}",
@@ -144,7 +145,7 @@ SENTENCE = "You are a model that can do function calling with the following func
 TOOL = {"name": "f", "description": "", "parameters": {"type": "object", "properties": {}}}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("instructions", "text"),
     [
         ("", SENTENCE),

@@ -1,12 +1,11 @@
 """The `gemma4` dialect: thinking split off, a system turn, results in the model's turn."""
 
-import pytest
-
 from lhkit.conversation.messages import ToolCallMessage, UserMessage
 from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
+from tests.rows import check_rows
 
 DIALECT = DIALECTS["gemma4"]
 Q = '<|"|>'
@@ -23,7 +22,7 @@ def test_parse_separates_thinking_before_a_call() -> None:
     assert [call.args for call in result.calls] == [{"a": 1}]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "thinking", "text"),
     [
         ("<|channel>thought\n<channel|>답", "", "답"),
@@ -65,7 +64,7 @@ UNCLOSED = {
 }
 
 
-@pytest.mark.parametrize(("raw", "args"), UNCLOSED.values(), ids=UNCLOSED)
+@check_rows(("raw", "args"), UNCLOSED.values(), ids=UNCLOSED)
 def test_a_call_in_a_channel_that_is_never_closed_is_a_call(raw: str, args: list[object]) -> None:
     result = DIALECT.parse(raw)
     assert [call.args for call in result.calls] == args

@@ -18,6 +18,7 @@ from lhkit.conversation.messages import (
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.turns import PromptTurn, escape_control_tokens, render_turns
+from tests.rows import check_rows
 
 DIALECT = DIALECTS["json"]
 OPEN_TURN = "<start_of_turn>model\n"
@@ -166,6 +167,6 @@ def test_escape_control_tokens_keeps_other_text(text: str) -> None:
     assert prompt == f"<bos><start_of_turn>user\n{text}<end_of_turn>\n<start_of_turn>model\n"
 
 
-@pytest.mark.parametrize("token", CONTROL)
+@check_rows("token", CONTROL)
 def test_escape_control_tokens_inserts_a_space(token: str) -> None:
     assert escape_control_tokens(f"a{token}b") == f"a< {token[1:]}b"

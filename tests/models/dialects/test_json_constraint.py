@@ -6,6 +6,7 @@ import pytest
 
 from lhkit.base.errors import UsageError
 from lhkit.models.dialects import DIALECTS
+from tests.rows import check_rows
 
 DIALECT = DIALECTS["json"]
 WORD = {"type": "string"}
@@ -46,7 +47,7 @@ def test_constrain_is_deterministic(constraint: Any) -> None:
     assert set(fields["structured_outputs"]) == {"grammar"}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("schema", "keyword"),
     [
         ({}, "type"),
@@ -89,8 +90,8 @@ def test_constrain_refuses_unsupported_keywords(schema: Any, keyword: str) -> No
     assert sentence.endswith("change the schema or give --constrain off")
 
 
-@pytest.mark.parametrize("constraint", ["auto", "required"])
-@pytest.mark.parametrize(
+@check_rows("constraint", ["auto", "required"])
+@check_rows(
     ("schema", "why"),
     [
         ({"type": "object"}, "'object' at a: without properties"),

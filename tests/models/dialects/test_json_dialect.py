@@ -8,6 +8,7 @@ import pytest
 from lhkit.conversation.responses import TextDelta, ToolCallParsed
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
+from tests.rows import check_rows
 
 DIALECT = DIALECTS["json"]
 TOOLS: list[dict[str, Any]] = [
@@ -34,7 +35,7 @@ def test_incremental_emits_events_as_soon_as_certain(raw: str) -> None:
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == result.text
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "call",
     [
         F,
@@ -45,7 +46,7 @@ def test_incremental_emits_events_as_soon_as_certain(raw: str) -> None:
         '{"function": {"name": "f", "arguments": {"a": {"name": "g", "parameters": {}}}}}',
     ],
 )
-@pytest.mark.parametrize("wrapping", ["", "네, ", "```json\n", "[", "<tool_code>"])
+@check_rows("wrapping", ["", "네, ", "```json\n", "[", "<tool_code>"])
 def test_parse_makes_no_call_of_a_prefix(call: str, wrapping: str) -> None:
     for end in range(len(call)):
         result = DIALECT.parse(wrapping + call[:end], TOOLS)
@@ -55,7 +56,7 @@ def test_parse_makes_no_call_of_a_prefix(call: str, wrapping: str) -> None:
     assert names(DIALECT.parse(wrapping + call, TOOLS)) == ["f"]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "text", "repairs"),
     [
         (F, "", [()]),
@@ -99,7 +100,7 @@ def test_parse_drops_marks_around_calls(
     assert [call.raw for call in result.calls] == [F, G][: len(repairs)]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "args", "repairs"),
     [
         ('{"name": "f", "parameters": {}}', {}, ()),
@@ -162,7 +163,7 @@ def test_parse_lists_repairs(raw: str, args: Any, repairs: tuple[str, ...]) -> N
     assert (call.name, call.args, call.repairs, call.raw) == ("f", args, repairs, raw)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "raw",
     [
         '{"name": "f", "parameters": {a: 1}}',
@@ -180,7 +181,7 @@ def test_parse_keeps_the_raw_text_of_a_malformed_call(raw: str) -> None:
     assert (call.name, call.args, call.repairs) == ("f", raw, ("malformed",))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "raw",
     [
         '{"a": 1}',

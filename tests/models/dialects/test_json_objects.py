@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lhkit.conversation.responses import TextDelta
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
+from tests.rows import check_rows
 
 DIALECT = DIALECTS["json"]
 TOOLS: list[dict[str, Any]] = [
@@ -79,9 +80,9 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize(("around", "text"), AROUND.values(), ids=AROUND)
-@pytest.mark.parametrize("value", ONE.values(), ids=ONE)
-@pytest.mark.parametrize("indent", [None, 2])
+@check_rows(("around", "text"), AROUND.values(), ids=AROUND)
+@check_rows("value", ONE.values(), ids=ONE)
+@check_rows("indent", [None, 2])
 def test_a_call_in_another_shape_is_a_call(
     value: dict[str, Any], indent: int | None, around: str, text: str
 ) -> None:
@@ -93,7 +94,7 @@ def test_a_call_in_another_shape_is_a_call(
     assert call.repairs
 
 
-@pytest.mark.parametrize("value", ONE.values(), ids=ONE)
+@check_rows("value", ONE.values(), ids=ONE)
 def test_a_call_in_another_shape_may_be_cut_anywhere(value: dict[str, Any]) -> None:
     assert len(parse(f"네 ```json\n{json.dumps(value, ensure_ascii=False)}\n``` 끝").calls) == 1
 
@@ -117,7 +118,7 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize(("value", "names"), SEVERAL.values(), ids=SEVERAL)
+@check_rows(("value", "names"), SEVERAL.values(), ids=SEVERAL)
 def test_calls_in_wrappers_keep_their_order(value: Any, names: list[str]) -> None:
     result = parse(json.dumps(value))
     assert ([call.name for call in result.calls], result.text) == (names, "")
@@ -157,8 +158,8 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("around", ["{}", "답: {}", "```json\n{}\n```"])
-@pytest.mark.parametrize("value", ANSWERS.values(), ids=ANSWERS)
+@check_rows("around", ["{}", "답: {}", "```json\n{}\n```"])
+@check_rows("value", ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_in_json_stays_an_answer(value: dict[str, Any], around: str) -> None:
     raw = around.format(json.dumps(value, ensure_ascii=False))
     assert parse(raw) == ParseResult(text=raw)
@@ -167,7 +168,7 @@ def test_an_answer_in_json_stays_an_answer(value: dict[str, Any], around: str) -
 CALL = '{"name": "note", "parameters": {"a": 1}}'
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "text", "names"),
     [
         (f'{{"a": 1 그리고 {CALL} 끝', '{"a": 1 그리고\n끝', ["note"]),

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from lhkit.models.dialects import DIALECTS
+from tests.rows import check_rows
 
 TOKENS = {
     "functiongemma": ("<start_function_call>", "<end_function_call>", "<escape>"),
@@ -26,10 +25,10 @@ WRITTEN: dict[str, tuple[str, Any, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("before", ["", "좋아요. ", "Sure:\n"])
-@pytest.mark.parametrize("after", ["", "\n그리고"])
-@pytest.mark.parametrize("written", WRITTEN)
-@pytest.mark.parametrize("name", TOKENS)
+@check_rows("before", ["", "좋아요. ", "Sure:\n"])
+@check_rows("after", ["", "\n그리고"])
+@check_rows("written", WRITTEN)
+@check_rows("name", TOKENS)
 def test_parse_reads_a_native_call(name: str, written: str, before: str, after: str) -> None:
     start, end, quote = TOKENS[name]
     body, args, repairs = WRITTEN[written]
@@ -39,8 +38,8 @@ def test_parse_reads_a_native_call(name: str, written: str, before: str, after: 
     assert result.text == "\n".join(filter(None, (before.strip(), after.strip())))
 
 
-@pytest.mark.parametrize("name", TOKENS)
-@pytest.mark.parametrize(
+@check_rows("name", TOKENS)
+@check_rows(
     ("keys", "ordered"),
     [("bA", ["A", "b"]), ("ba", ["a", "b"]), ("가b", ["b", "가"]), ("aB", ["a", "B"])],
 )
@@ -51,10 +50,8 @@ def test_render_call_sorts_keys_in_any_case(name: str, keys: str, ordered: list[
     assert all([*inner] == ordered for inner in call.args.values())
 
 
-@pytest.mark.parametrize("name", TOKENS)
-@pytest.mark.parametrize(
-    "key", ["a b", "a:b", "", "<escape>", '<|"|>', "[x]", '"q"', "a,b", "그 날"]
-)
+@check_rows("name", TOKENS)
+@check_rows("key", ["a b", "a:b", "", "<escape>", '<|"|>', "[x]", '"q"', "a,b", "그 날"])
 def test_render_call_writes_a_key_that_is_no_word_as_a_string(name: str, key: str) -> None:
     raw = DIALECTS[name].render_call("f", {key: 1})
     [call] = DIALECTS[name].parse(raw).calls

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from lhkit.models.dialects import DIALECTS
+from tests.rows import check_rows
 
 MARKS = {
     "functiongemma": ("<start_function_call>", "<end_function_call>"),
@@ -26,8 +27,8 @@ def parse(name: str, body: str) -> tuple[Any, tuple[str, ...]]:
 
 
 @each_dialect
-@pytest.mark.parametrize("quotes", QUOTES)
-@pytest.mark.parametrize("space", ["", " "])
+@check_rows("quotes", QUOTES)
+@check_rows("space", ["", " "])
 def test_parse_reads_other_quotes(name: str, quotes: str, space: str) -> None:
     a, b = quotes
     body = f"{{tags:[{a}빵, 우유{b},{space}{a}c{b}{space}],{a}키 1{b}:{a}x: [1]{b},n:1}}"
@@ -37,7 +38,7 @@ def test_parse_reads_other_quotes(name: str, quotes: str, space: str) -> None:
 
 
 @each_dialect
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "value"),
     [
         ("{a:‘Kim’s bag, blue’}", "Kim’s bag, blue"),
@@ -68,7 +69,7 @@ def test_parse_keeps_apostrophes_and_inner_quotes(name: str, body: str, value: s
 
 
 @each_dialect
-@pytest.mark.parametrize(
+@check_rows(
     "body",
     [
         "{tags:[‘a, b,‘c’]}",
@@ -94,7 +95,7 @@ def test_parse_takes_open_quotes_as_malformed(name: str, body: str) -> None:
 
 
 @each_dialect
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "args", "repairs"),
     [
         (" null", {}, ("string_parameters", "empty_arguments")),
@@ -110,7 +111,7 @@ def test_parse_reads_arguments_that_are_no_object(
 
 
 @each_dialect
-@pytest.mark.parametrize(
+@check_rows(
     ("body", "args"),
     [
         ('{"name": "f", "parameters": {"a": [1, "x, y"]}}', {"a": [1, "x, y"]}),

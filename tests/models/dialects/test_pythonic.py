@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from lhkit.conversation.messages import ToolCallMessage, UserMessage
 from lhkit.conversation.tool_results import ToolOk
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
+from tests.rows import check_rows
 
 DIALECT = DIALECTS["pythonic"]
 TOOLS: list[dict[str, Any]] = [{"name": "f"}, {"name": "log_water"}]
@@ -17,7 +16,7 @@ def calls_of(raw: str) -> list[tuple[str, Any, tuple[str, ...]]]:
     return [(call.name, call.args, call.repairs) for call in DIALECT.parse(raw, TOOLS).calls]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "text", "repairs"),
     [
         ("\n[f(a=1)]", "", ()),
@@ -46,12 +45,12 @@ def test_parse_finds_calls_in_fences_and_text(
     assert parser.close() == DIALECT.parse(raw, TOOLS)
 
 
-@pytest.mark.parametrize("key", ["from", "class", "in", "_x", "이름"])
+@check_rows("key", ["from", "class", "in", "_x", "이름"])
 def test_parse_takes_any_parameter_name(key: str) -> None:
     assert calls_of(f'[f({key}="x")]') == [("f", {key: "x"}, ())]
 
 
-@pytest.mark.parametrize("name", ["log_water", "log-water", "habits.list", "물기록"])
+@check_rows("name", ["log_water", "log-water", "habits.list", "물기록"])
 def test_parse_takes_any_tool_name(name: str) -> None:
     assert calls_of(f"[{name}(a=1)]") == [(name, {"a": 1}, ())]
 
@@ -69,7 +68,7 @@ def test_parse_makes_no_call_of_a_truncated_list() -> None:
     assert (result.calls, result.fragment) == ((), "[f(a=1), log_water(ml=2")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("value", "expected"),
     [
         ("'it\\'s'", "it's"),
@@ -86,7 +85,7 @@ def test_parse_reads_python_values(value: str, expected: Any) -> None:
     assert calls_of(f"[f(a={value})]") == [("f", {"a": expected}, ())]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("raw", "args", "repair"),
     [
         ("[f(a=true, b=false, c=null)]", {"a": True, "b": False, "c": None}, "json_literal"),
@@ -104,7 +103,7 @@ def test_parse_lists_repairs(raw: str, args: Any, repair: str) -> None:
     assert calls_of(raw) == [("f", args, (repair,))]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "raw",
     [
         "[f(1)]",
@@ -125,7 +124,7 @@ def test_parse_keeps_the_raw_text_of_a_malformed_call(raw: str) -> None:
     assert (name, args, repairs[-1]) == ("f", raw, "malformed")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "raw",
     [
         "[링크](https://a.b)",

@@ -28,6 +28,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import opened
+from tests.rows import check_rows
 
 PLAIN: list[tuple[ToolResult, dict[str, Any]]] = [
     (ToolOk({}), {}),
@@ -41,7 +42,7 @@ PLAIN: list[tuple[ToolResult, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("result", "plain"), PLAIN)
+@check_rows(("result", "plain"), PLAIN)
 def test_plain_result_has_only_the_data(result: ToolResult, plain: Mapping[str, Any]) -> None:
     assert json.loads(plain_result(encode_tool_result(result))) == plain
 
@@ -66,8 +67,8 @@ DEFAULTS = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("form", [None, "envelope", "plain"])
-@pytest.mark.parametrize("dialect", DEFAULTS)
+@check_rows("form", [None, "envelope", "plain"])
+@check_rows("dialect", DEFAULTS)
 async def test_assistant_decides_how_results_are_read(
     dialect: str, form: ResultFormat | None
 ) -> None:

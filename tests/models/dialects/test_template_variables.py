@@ -39,6 +39,7 @@ from tests.models.dialects.test_chat_templates import (
     tools_of,
 )
 from tests.models.templates_of_tests import FUNCTIONGEMMA
+from tests.rows import check_rows
 
 DAY = datetime(2026, 6, 15)
 SENTENCE = "You are a model that can do function calling with the following functions"
@@ -91,8 +92,8 @@ MORE: dict[str, list[Message]] = {
 }
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS | MORE)
-@pytest.mark.parametrize("instructions", ["", " 짧게 답해. <turn|>"])
+@check_rows("name", CONVERSATIONS | MORE)
+@check_rows("instructions", ["", " 짧게 답해. <turn|>"])
 def test_variables_of_gemma4_give_the_built_in_prompt(name: str, instructions: str) -> None:
     messages = (CONVERSATIONS | MORE)[name]
     for tools in ([], tool(at=DESCRIBED)):
@@ -100,15 +101,15 @@ def test_variables_of_gemma4_give_the_built_in_prompt(name: str, instructions: s
         assert gemma4(messages, tools, instructions) == ours
 
 
-@pytest.mark.parametrize("locale", ["ko", "en"])
-@pytest.mark.parametrize("reference", ["life-helper", f"{ROOT}/evals/pantry/pantry.py:toolset"])
+@check_rows("locale", ["ko", "en"])
+@check_rows("reference", ["life-helper", f"{ROOT}/evals/pantry/pantry.py:toolset"])
 def test_variables_of_toolset_give_the_built_in_prompt(reference: str, locale: str) -> None:
     tools = tools_of(reference, locale, NOW)
     for messages in CONVERSATIONS.values():
         assert gemma4(messages, tools) == DIALECTS["gemma4"].encode(messages, tools)
 
 
-@pytest.mark.parametrize("server", MCP_TOOLS)
+@check_rows("server", MCP_TOOLS)
 def test_variables_of_mcp_tools_give_the_built_in_prompt(server: str) -> None:
     tools = MCP_TOOLS[server]
     for messages in CONVERSATIONS.values():
@@ -149,8 +150,8 @@ def test_variables_give_the_built_in_prompt_of_untidy_conversations(
     assert functiongemma(messages) == DIALECTS["functiongemma"].encode(messages, ())
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("name", sorted(CONVERSATIONS.keys() - {"a result and a question"}))
+@check_rows("revision", REVISIONS)
+@check_rows("name", sorted(CONVERSATIONS.keys() - {"a result and a question"}))
 def test_variables_and_oracle_agree_in_every_revision(name: str, revision: str) -> None:
     """One conversion is lhkit's, the other that of the tests."""
     messages, tools = CONVERSATIONS[name], tool(at=DESCRIBED)
@@ -159,7 +160,7 @@ def test_variables_and_oracle_agree_in_every_revision(name: str, revision: str) 
     )
 
 
-@pytest.mark.parametrize("revision", REVISIONS[1:])
+@check_rows("revision", REVISIONS[1:])
 def test_variables_close_the_turn_of_an_unanswered_result_in_older_revisions(revision: str) -> None:
     messages = CONVERSATIONS["a result and a question"]
     assert gemma4(messages, revision=revision) == DIALECTS["gemma4"].encode(messages, ())
@@ -175,7 +176,7 @@ def functiongemma(messages: Sequence[Message], tools: Tools = (), instructions: 
     return templated("functiongemma", FUNCTIONGEMMA, messages, tools, instructions)
 
 
-@pytest.mark.parametrize("name", CONVERSATIONS)
+@check_rows("name", CONVERSATIONS)
 def test_variables_of_functiongemma_give_the_built_in_prompt(name: str) -> None:
     messages = CONVERSATIONS[name]
     for tools in ([], tool(at=DESCRIBED)):
@@ -190,13 +191,13 @@ SIMPLE = [
 """The cases whose tools the template of the tests can declare."""
 
 
-@pytest.mark.parametrize("case", SIMPLE)
+@check_rows("case", SIMPLE)
 def test_variables_of_functiongemma_give_what_google_prints(case: str) -> None:
     messages, tools, instructions = CASES[case]
     assert functiongemma(messages, tools, instructions) == PROMPTS[case][0]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "instructions",
     ["", "Be kind.", f"Be kind.\n{SENTENCE}", f"{SENTENCE.upper()}.", SENTENCE.replace(" ", "\n")],
 )
@@ -207,8 +208,8 @@ def test_variables_end_the_system_text_as_the_built_in_prompt(instructions: str)
     assert " ".join(prompt.casefold().split()).count(SENTENCE.casefold()) == 1
 
 
-@pytest.mark.parametrize("result_format", ["envelope", "plain", None])
-@pytest.mark.parametrize("result", [ToolOk({"a": 1}), ToolErr("b", "c"), ToolCancelled()])
+@check_rows("result_format", ["envelope", "plain", None])
+@check_rows("result", [ToolOk({"a": 1}), ToolErr("b", "c"), ToolCancelled()])
 def test_variables_have_results_in_the_format_of_the_toolset(
     result: Any, result_format: Any
 ) -> None:

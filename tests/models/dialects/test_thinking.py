@@ -4,6 +4,7 @@ import pytest
 
 from lhkit.conversation.responses import ThinkingDelta
 from lhkit.models.dialects import DIALECTS
+from tests.rows import check_rows
 
 TOOLS = [{"name": name, "description": "", "parameters": {}} for name in ("note", "list_all")]
 NOTE = {
@@ -38,7 +39,7 @@ RESPONSES = [
 
 
 @each_dialect
-@pytest.mark.parametrize(("raw", "thinking", "text", "names"), RESPONSES)
+@check_rows(("raw", "thinking", "text", "names"), RESPONSES)
 def test_parse_splits_off_thinking_in_tags(
     name: str, raw: str, thinking: str, text: str, names: list[str]
 ) -> None:

@@ -29,6 +29,7 @@ from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.rows import check_rows
 
 TEXT = {"type": "string"}
 ENDS = {
@@ -100,7 +101,7 @@ async def chatted() -> tuple[ScriptedModel, dict[str, Any]]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("dialect", [*DIALECTS])
+@check_rows("dialect", [*DIALECTS])
 async def test_training_text_has_the_prompts_of_serving(dialect: str) -> None:
     model, conversation = await chatted()
     identity = ModelIdentity(model="m", server="s", dialect=dialect)
@@ -112,7 +113,7 @@ async def test_training_text_has_the_prompts_of_serving(dialect: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("dialect", [*DIALECTS])
+@check_rows("dialect", [*DIALECTS])
 async def test_training_spans_have_the_models_text_and_end_token(dialect: str) -> None:
     model, conversation = await chatted()
     rendered = training_text(conversation, DIALECTS[dialect])
@@ -173,7 +174,7 @@ CALL: dict[str, Any] = {
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "{}"}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     ("messages", "sentence"),
     [
         ([USER, REPLY, REPLY], r"messages\[2\]: an assistant message follows another one"),
@@ -208,8 +209,8 @@ def test_training_text_refuses_invalid_messages(
         training_text({"messages": messages}, DIALECTS["json"])
 
 
-@pytest.mark.parametrize("form", [None, "envelope", "plain"])
-@pytest.mark.parametrize("dialect", [*DIALECTS])
+@check_rows("form", [None, "envelope", "plain"])
+@check_rows("dialect", [*DIALECTS])
 def test_training_text_has_results_as_served(dialect: str, form: ResultFormat | None) -> None:
     results: tuple[ToolResult, ...] = (
         ToolOk({"n": 1}),
@@ -260,14 +261,14 @@ SINGLE_CALL = {
 }
 
 
-@pytest.mark.parametrize("dialect", [*DIALECTS])
+@check_rows("dialect", [*DIALECTS])
 def test_training_text_ends_with_a_call_without_result(dialect: str) -> None:
     [pair] = prompt_completions({"messages": [USER, CALL]}, DIALECTS[dialect])
     assert pair["prompt"] == DIALECTS[dialect].encode([UserMessage(text="안녕")], [])
     assert pair["completion"] == SINGLE_CALL[dialect]
 
 
-@pytest.mark.parametrize("dialect", [*DIALECTS])
+@check_rows("dialect", [*DIALECTS])
 def test_training_text_keeps_parallel_calls_in_one_message(dialect: str) -> None:
     calls = {**CALL, "tool_calls": [*CALL["tool_calls"], {"function": {"name": "g"}}]}
     [pair] = prompt_completions({"messages": [USER, calls]}, DIALECTS[dialect])
@@ -275,8 +276,8 @@ def test_training_text_keeps_parallel_calls_in_one_message(dialect: str) -> None
     assert [each.name for each in parsed.calls] == ["f", "g"]
 
 
-@pytest.mark.parametrize("role", ["system", "developer"])
-@pytest.mark.parametrize("dialect", [*DIALECTS])
+@check_rows("role", ["system", "developer"])
+@check_rows("dialect", [*DIALECTS])
 def test_training_text_has_the_first_message_as_instructions(dialect: str, role: str) -> None:
     row = {"messages": [{"role": role, "content": " 짧게.\n"}, USER, REPLY]}
     text = training_text(row, DIALECTS[dialect]).text
