@@ -1,10 +1,9 @@
 """One small round of the benchmarks that need no server and no peer."""
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
+import approvals
 import dispatch_latency
 import large_run
 import margins
@@ -24,22 +23,6 @@ from lhkit.harness.figures.statistics import holm
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.stopping import DropRule
 from tests.harness.results.test_arms import arm, dropped, scenarios_run
-
-
-@pytest.fixture
-def margins() -> ModuleType:
-    return import_module("margins")  # this and the two below import scipy.stats
-
-
-@pytest.fixture
-def approvals() -> ModuleType:
-    return import_module("approvals")
-
-
-@pytest.fixture
-def stopping() -> ModuleType:
-    return import_module("stopping")
-
 
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
 
@@ -86,9 +69,7 @@ async def test_dispatch_latency_measures_all_variants() -> None:
     assert all(figure.value > 0 for figure in measurement.figures)
 
 
-def test_margins_simulates_the_true_difference(
-    monkeypatch: pytest.MonkeyPatch, margins: ModuleType
-) -> None:
+def test_margins_simulates_the_true_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(margins, "RUNS", 200)
     setup = margins.Setup(gain=0.02, loss=0.1, repeats=3, alike=0.5)
     kinds, odds = setup.kinds()
@@ -100,7 +81,7 @@ def test_margins_simulates_the_true_difference(
     assert 70 < worse < 95
 
 
-def test_approvals_simulates_tools_exactly_at_the_budget(approvals: ModuleType) -> None:
+def test_approvals_simulates_tools_exactly_at_the_budget() -> None:
     for what, (shares, odds) in approvals.distributions(0.05):
         assert shares @ odds == pytest.approx(0.05), what
     distribution = approvals.alike_writes(1, 0.0, 0.05)
@@ -112,20 +93,20 @@ def test_approvals_simulates_tools_exactly_at_the_budget(approvals: ModuleType) 
     assert approvals.let_through(distribution, 58, 0.05, 20_000, rng) == 0.0
 
 
-def test_approvals_simulation_knows_the_true_risk_above_a_certainty(approvals: ModuleType) -> None:
+def test_approvals_simulation_knows_the_true_risk_above_a_certainty() -> None:
     large = approvals.certain_writes(np.random.default_rng(0), 50_000, 1, 0.3, 2.0)
     assert approvals.true_risk(large, 0.0) == pytest.approx(0.1, abs=0.01)  # 0.3 / 3
     assert approvals.true_risk(large, 0.5) == pytest.approx(0.025, abs=0.005)
 
 
-def test_approvals_simulation_gives_the_counts_as_evidence(approvals: ModuleType) -> None:
+def test_approvals_simulation_gives_the_counts_as_evidence() -> None:
     evidence = approvals.evidence_of(np.array([[2, 1], [0, 3]]))
     wrong = [each.is_wrong for each in evidence.proposals]
     assert (len(wrong), sum(map(bool, wrong))) == (6, 4)
     assert len({each.cluster for each in evidence.proposals if each.tool == "t1"}) == 3
 
 
-def test_stopping_simulates_differences_exactly_at_the_margin(stopping: ModuleType) -> None:
+def test_stopping_simulates_differences_exactly_at_the_margin() -> None:
     for margin in stopping.MARGINS:
         unequal = [stopping.unequal(margin, share) for share in (0.2, 0.8)]
         for truth in (*stopping.skewed(margin), *unequal):
@@ -150,14 +131,14 @@ def test_stopping_drops_arms_as_a_matrix_does() -> None:
             part = replace(whole, records=whole.records[:number])
             runs.append(whole if looked is None else dropped(part, "x", looked))
 
+
 def test_stopping_counts_rejected_hypotheses_as_holm() -> None:
     p_values = np.random.default_rng(1).random((200, 6)) ** 4
     for row, number in zip(p_values, stopping_arms.rejected(p_values), strict=True):
         assert sum(p < 0.05 for p in holm(row.tolist())) == number
+
+
 def test_stopping_decides_as_the_sequential_test(monkeypatch: pytest.MonkeyPatch) -> None:
-def test_stopping_decides_as_the_sequential_test(
-    monkeypatch: pytest.MonkeyPatch, stopping: ModuleType
-) -> None:
     monkeypatch.setattr(stopping, "RUNS", 6)
     truth = stopping.Truth.of(0.5, 0.2, repeats=3, alike=0.5)
     kinds = truth.draw(np.random.default_rng(1), 40)
