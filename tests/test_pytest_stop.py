@@ -49,11 +49,10 @@ def in_order(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", [0, 4])
-@pytest.mark.usefixtures("many")
 def test_plugin_skips_the_rest_when_the_comparison_is_decided(
-    seed: int, run_pytest: RunPytest
+    seed: int, many: Path, run_pytest: RunPytest
 ) -> None:
-    more = (*STOP, f"--lhkit-seed={seed}", "-v", "-rs")
+    more = (*STOP, f"--lhkit-seed={seed}", "--lhkit-run=nightly", "-v", "-rs")
     code, output = run_pytest(*SILENT, *more)
     assert (code, outcomes(output)) == (1, {"xfailed": 7, "skipped": 13})
     run = [name for name in in_order(seed) if f"::{name} XFAIL" in output]
@@ -66,6 +65,11 @@ def test_plugin_skips_the_rest_when_the_comparison_is_decided(
     assert "lhkit: Stopped after 7 of 20 scenarios, because the comparison with accepted" in output
     assert "The same command without --lhkit-stop-when-decided runs the rest." in output
     assert " --stop-when-decided" not in output
+    manifest = read_manifest(many / "runs" / "nightly")
+    assert manifest.invocations[-1].order_seed == seed
+    assert manifest.selection is not None
+    assert manifest.selection.stopped is not None
+    assert manifest.selection.stopped.seed == seed
 
 
 @pytest.mark.usefixtures("many")

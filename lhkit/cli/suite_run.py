@@ -222,7 +222,8 @@ class SuitePlanner:
                 from lhkit.harness.running.stopping import require_startable
 
                 require_startable(folder, before, resumption)
-            invocation = invocation.model_copy(update={"order_seed": options.seed})
+            order_seed = self.gate.options.order_seed  # the options select by id only
+            invocation = invocation.model_copy(update={"order_seed": order_seed})
             selection = analysis.selection(selection)
         manifest = run_manifest(plan, before, provenance, selection, invocation)
         sources = {score.name: score.source for score in scores}
