@@ -122,6 +122,21 @@ def _machines(results: Sequence[Result]) -> list[str]:
         "|---|---|---|---|---|---|---|",
         *(_machine_row(machine, measured) for machine, measured in by_machine.items()),
         "",
+        *_loaded(results),
+    ]
+
+
+def _loaded(results: Sequence[Result]) -> list[str]:
+    """Return which benchmarks were measured while others used all cores."""
+    machines = {result.stem: result.measurement.machine for result in results}
+    stems = [stem for stem, machine in machines.items() if machine.load > 2 * machine.cores]
+    if not stems:
+        return []
+    return [
+        f"Measured while other work used all cores: {', '.join(stems)}. Seconds and milliseconds,",
+        "of CPU as well, are then about twice those of an idle machine; ratios hold. Measure them",
+        "again on an idle one.",
+        "",
     ]
 
 
