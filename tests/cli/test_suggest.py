@@ -87,7 +87,7 @@ def test_suggest_says_what_is_wrong_in_the_language_of_the_user(
         found, out, err = run(*args)
         assert found == code, (args, err)
         assert out == ""
-        names = {"PantryToolset", "jsonl", "into", "FILE", "draft"}
+        names = {"PantryToolset", "jsonl", "into", "FILE", "draft", "DIR", "suggest"}
         words = {*foreign(err, locale)} - names
         assert locale == "en" or not words, (args, err)
 

@@ -4,7 +4,7 @@ The turns before it are its context: they expect the writes that ran, with the a
 user approved. Reads are always allowed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,11 @@ class Proposal:
         forbidden: calls that must not be made.
         reason: what the user said in rejecting a call.
         excluded: words that the reply must not contain.
+        reference: the calls with the reads before them, which return the ids that they need.
     """
 
     calls: tuple[ProposedCall, ...] = ()
+    reference: tuple[ProposedCall, ...] = ()
     forbidden: tuple[ProposedCall, ...] = ()
     reason: str = ""
     excluded: tuple[str, ...] = ()
@@ -80,6 +82,19 @@ def writes_of(turn: TurnRecord) -> tuple[CallRecord, ...]:
     return tuple(
         call for call in turn.calls if call.destructive and call.ran and call.outcome == "ok"
     )
+
+
+def reference_of(turn: TurnRecord) -> tuple[ProposedCall, ...]:
+    """Return the writes of a turn that ran, and the successful reads before the last of them."""
+    writes = [index for index, call in enumerate(turn.calls) if call in writes_of(turn)]
+    reference: list[ProposedCall] = []
+    for index, call in enumerate(turn.calls):
+        if index in writes:
+            reference.append(approved_call(call))
+        elif call.ran and call.outcome == "ok" and index <= max(writes, default=index):
+            read = proposed_call(call)
+            reference += [read] if read not in reference else []
+    return tuple(reference)
 
 
 def scenario_document(
@@ -115,6 +130,7 @@ def _context(turn: TurnRecord) -> Proposal:
     rejected = [call for call in turn.calls if call.gate is GateOutcome.REJECTED]
     return Proposal(
         calls=tuple(map(approved_call, writes_of(turn))),
+        reference=reference_of(turn),
         reason=rejected[-1].reason if rejected else "",
     )
 
@@ -132,7 +148,19 @@ def _turn_document(user: str, proposal: Proposal) -> dict[str, Any]:
         turn["forbid"] = [
             {"tool": call.tool, "args": literals(call.args)} for call in proposal.forbidden
         ]
+    if proposal.reference not in ((), proposal.calls):
+        turn["gold"] = {"calls": [*_reference_calls(proposal)]}
     return turn
+
+
+def _reference_calls(proposal: Proposal) -> Iterator[dict[str, Any]]:
+    """Yield reference calls: reads in a row in one message, as a turn has few of them."""
+    was_read = False
+    for call in proposal.reference:
+        is_read = call not in proposal.calls
+        parallel = {"parallel": True} if is_read and was_read else {}
+        yield {"tool": call.tool, "args": dict(call.args), **parallel}
+        was_read = is_read
 
 
 def _expected_call(call: ProposedCall) -> dict[str, Any]:
@@ -149,7 +177,13 @@ def edited_document(document: Mapping[str, Any], call: ProposedCall) -> dict[str
     """Return a scenario that expects another call in its last turn, without its final state."""
     edited = {k: v for k, v in plain_json(document).items() if k not in {"ac", "final", "gone"}}
     last = edited["turns"][-1]
-    proposal = Proposal(calls=(call,))
+    earlier = [(each["tool"], each["args"]) for each in last.get("expect", {}).get("calls", ())]
+    reads = [
+        ProposedCall(tool=each["tool"], args=each["args"])
+        for each in last.get("gold", {}).get("calls", ())
+        if (each["tool"], literals(each["args"])) not in earlier
+    ]
+    proposal = Proposal(calls=(call,), reference=(*reads, call))
     forbidden = [each for each in last.get("forbid", ()) if not _is_same(each, proposal)]
     edited["turns"][-1] = {
         **_turn_document(last["user"], proposal),

@@ -1,8 +1,8 @@
 """Find turns of recorded chats that may be wrong, by what the people in them did. Pure.
 
 An edit on the card, a rejection, a reply that contradicts the lines of truth, and a request that
-has to be repeated are labels that nobody had to write. Turns that were stopped or failed count
-for nothing.
+has to be repeated are labels that nobody had to write. A turn that was stopped or failed has no
+reply to judge, and its request may be sent again.
 """
 
 import re
@@ -20,6 +20,7 @@ from lhkit.harness.chats.draft_scenarios import (
     ProposedCall,
     approved_call,
     proposed_call,
+    reference_of,
     writes_of,
 )
 from lhkit.harness.chats.drafts import DraftKind, Finding
@@ -63,15 +64,13 @@ def candidates(
     turns = record.trajectory.turns
     repeats = dict(_repeats(turns))
     for number, turn in enumerate(turns):
-        if turn.ended not in _COMPLETE:
-            continue
         again = repeats.get(number)
         refused = [call for call in turn.calls if _is_refused(call)]
         rejected = [call for call in refused if not _is_approved_in(turns[number:], call)]
         findings = [
             *_edits(turn),
             *(_rejection(call) for call in rejected),
-            *_conflicts(turn, claims),
+            *(_conflicts(turn, claims) if turn.ended in _COMPLETE else ()),
         ]
         if again is not None and not refused:  # what the user refused may be requested again
             findings.append(Finding(kind=DraftKind.REPEAT, words=turns[again].user))
@@ -91,13 +90,14 @@ def _proposal(
     rejected: Sequence[CallRecord],
     findings: Iterable[Finding],
 ) -> Proposal:
-    calls = tuple(map(approved_call, writes_of(turn)))
-    if not calls and again is not None:
-        calls = _calls_of(again)
+    calls, reference = tuple(map(approved_call, writes_of(turn))), reference_of(turn)
+    if not calls and again is not None and (done := _calls_of(again)):
+        calls, reference = done, reference_of(again)
     forbidden = [proposed_call(call) for call in rejected]
     denied = [each.words for each in findings if each.was_written]
     return Proposal(
         calls=calls,
+        reference=reference,
         forbidden=tuple(call for call in forbidden if call not in calls),
         reason=rejected[-1].reason if rejected else "",
         excluded=tuple(denied),
@@ -267,7 +267,7 @@ def cluster_key(locale: str, findings: Iterable[Finding], *, is_known: bool) -> 
     return (
         locale,
         is_known,
-        frozenset((each.kind, each.was_written) for each in found),
+        frozenset(each.kind for each in found),
         frozenset(each.tool for each in found),
         frozenset(name for each in found for name in each.edited or ()),
     )

@@ -3,15 +3,16 @@
 Foreign text is escaped, and its invisible characters are made visible.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from html import escape
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lhkit.base.json_values import json_or_repr
+from lhkit.base.json_values import compact, json_or_repr
 from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import visible
 from lhkit.harness.authoring.scenario_yaml import yaml_text
@@ -173,8 +174,14 @@ def _draft_body(state: DraftState, catalog: Catalog) -> tuple[Any, ...]:
             part.turn(state, turn, calls, reply) if is_there else part.message_of(turn)
             for turn, calls, reply in zip(turns, places, replies, strict=True)
         ),
-        part.proposal(_proposal_lines(draft, catalog), yaml_text([draft.scenario])),
+        part.proposal(_proposal_lines(draft, catalog), _yaml_of(compact(draft.scenario))),
     )
+
+
+@lru_cache(maxsize=4)
+def _yaml_of(scenario: str) -> str:
+    """Return a scenario in JSON as YAML: slow for a large state, and the same at every press."""
+    return yaml_text([json.loads(scenario)])
 
 
 def _draft_counts(state: DraftState, catalog: Catalog) -> str:

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from lhkit.base.errors import LhkitError, MissingRunError, RunError, ScenarioError, UsageError
+from lhkit.base.errors import (
+    LhkitError,
+    MissingRunError,
+    ModelError,
+    RunError,
+    ScenarioError,
+    UsageError,
+)
 from lhkit.base.locales import load_catalog
 from lhkit.base.redaction import hide
 from lhkit.confirm.decision import QuestionOutcome, Reject
@@ -14,6 +21,7 @@ from lhkit.harness.authoring.lint import lint
 from lhkit.harness.authoring.reference import gold_model
 from lhkit.harness.authoring.scenario_yaml import yaml_text
 from lhkit.harness.chats.chats import load_chats
+from lhkit.harness.chats.draft_scenarios import ProposedCall, completed, edited_document
 from lhkit.harness.chats.draft_texts import finding_lines, question_text
 from lhkit.harness.chats.drafts import (
     Answer,
@@ -30,7 +38,7 @@ from lhkit.harness.running.run import replay
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.scenarios.loader import load_scenarios, read_sources
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.models.recorded.scripted import ScriptedModel, say
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load, load_toolset
@@ -97,8 +105,8 @@ def last_turn(draft: Draft) -> Any:
 async def test_suggest_takes_an_edit_as_the_right_answer(folder: Path, file: Path) -> None:
     draft = await only_draft(folder, file, Said("hello", [say("Hi!")]), EDITED, DONE)
     assert draft.kinds == (DraftKind.EDIT,)
-    (call,) = draft.calls
-    assert call == {
+    (expected,) = draft.calls
+    assert expected == {
         "tool": "add_item",
         "args": {"name": "tofu", "amount": 2, "place": "fridge"},
         "result": "ok",
@@ -111,6 +119,44 @@ async def test_suggest_takes_an_edit_as_the_right_answer(folder: Path, file: Pat
         "the user corrected add_item: amount 12 → 2"
     ]
     assert await fails_again(draft, Said("hello", [say("Hi!")]), EDITED)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"), [({"anchor_after_what": "dinner"}, "edit"), (Reject("no"), "rejection")]
+)
+@pytest.mark.parametrize("is_same_turn", [True, False])
+async def test_suggest_makes_the_reads_that_a_write_needs(
+    answer: Any, kind: str, is_same_turn: bool, folder: Path, file: Path
+) -> None:
+    look = call("search_catalog", query="caffeine")
+    add = call(
+        "add_habit",
+        protocol_id="caffeine-cutoff",
+        frame_level="identity",
+        framed_text="I sleep well",
+        anchor_after_what="lunch",
+    )
+    turns = [
+        Said("find something against caffeine", [look, say("Here is one.")]),
+        Said("Add it, please", [add, say("All right.")], [answer]),
+    ]
+    if is_same_turn:
+        turns = [Said("Add a habit to cut caffeine", [look, add, say("All right.")], [answer])]
+    await record(folder, *turns, toolset=load(), world={"now": NOW.isoformat()})
+    result = await suggest(folder, file, load())
+    assert result.left_out == ()
+    (draft,) = result.drafts
+    assert draft.kinds == (DraftKind(kind),)
+    fixed = edited_document(
+        draft.scenario,
+        ProposedCall(tool="add_habit", args={**add.calls[0].args, "anchor_after_what": "tea"}),
+    )
+    assert (await completed(fixed, load()))["final"]["habits"][0]["anchor_after_what"] == "tea"
+
+
+async def test_suggest_takes_an_edit_of_a_turn_that_failed_later(folder: Path, file: Path) -> None:
+    draft = await only_draft(folder, file, Said(ASK, [put(amount=12), FAILED], [{"amount": 2}]))
+    assert draft.kinds == (DraftKind.EDIT,)
 
 
 async def test_suggest_forbids_a_rejected_call(folder: Path, file: Path) -> None:
@@ -199,6 +245,7 @@ async def test_suggest_combines_the_findings_of_a_turn(folder: Path, file: Path)
         [Said("put tofu in the fridge", [say("How many?")]), AGAIN],  # the answer to a question
         [IGNORED, Said("hello", [say("Hi!")]), IGNORED],  # such as thanks, twice
         [Said(ASK, [FAILED]), AGAIN],  # the server was gone
+        [Said(ASK, [Reply(text="I added 2 tofu.", error=ModelError("gone"))])],
         [Said(ASK, [put(), SURE], [Reject(how=QuestionOutcome.TIMED_OUT)])],
         [Said("what is there", [say("I could not find any tofu.")])],
         [Said(ASK, [put(), say("I added it, but I could not find the milk.")], [True])],
@@ -284,14 +331,13 @@ async def test_suggest_resumes_after_a_kill(
     await suggested(folder, whole)
     made = []
 
-    async def completed(*args: Any) -> Any:
+    async def killed_once(*args: Any) -> Any:
         made.append(args)
         if len(made) == 2:
             raise KeyboardInterrupt
-        return await suggest_completed(*args)
+        return await completed(*args)
 
-    suggest_completed = suggest_module.completed
-    monkeypatch.setattr(suggest_module, "completed", completed)
+    monkeypatch.setattr(suggest_module, "completed", killed_once)
     with pytest.raises(KeyboardInterrupt):
         await suggested(folder, file)
     assert len(read_drafts(file).drafts) == 1
