@@ -81,7 +81,7 @@ format: venv  ## fix and format with ruff
 	@$(BIN)/ruff format
 
 bench: venv  ## measure the overhead of lhkit, compared with bare libraries
-	@for each in harness_cost growth dispatch_latency start_up margins stopping results; do \
+	@for each in harness_cost growth large_run dispatch_latency start_up margins stopping wording results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
 bench-model: venv  ## measure throughput of the embedded Gemma, compared with vLLM's benchmark (half an hour)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # for type checkers, the same names as below
     from lhkit.harness.authoring.reference import gold_model as gold_model
     from lhkit.harness.authoring.reference import silent_model as silent_model
     from lhkit.harness.chats.approvals import approvals as approvals
+    from lhkit.harness.results.choosing import choose_on_half as choose_on_half
     from lhkit.harness.results.compare import compare as compare
     from lhkit.harness.results.history import History as History
     from lhkit.harness.results.results import Run as Run
@@ -94,6 +95,7 @@ _NAMES = {
     "base.errors": "LhkitError ModelError UsageError",
     "harness.authoring.reference": "gold_model silent_model",
     "harness.chats.approvals": "approvals",
+    "harness.results.choosing": "choose_on_half",
     "harness.results.compare": "compare",
     "harness.results.history": "History",
     "harness.scenarios.loader": "load_scenarios",

@@ -119,13 +119,14 @@ async def _open_endpoint(
     name = embedded_name(choice.name)
     running = await embedded.running_server(name, settings)
     if running is not None:
-        yield _embedded_endpoint(running.base_url, choice)
+        yield _embedded_endpoint(running.base_url, choice, running.dtype)
         return
     is_parsing = choice.dialect == OPENAI
     server = await embedded.prepare_server(settings, reports, name=name, server_parser=is_parsing)
     async with server:
         await embedded.require_same_weights(server, settings)
-        yield _embedded_endpoint(server.base_url, choice)
+        dtype = await asyncio.to_thread(server.settings.started_dtype)
+        yield _embedded_endpoint(server.base_url, choice, dtype)
 
 
 def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:
@@ -207,13 +208,14 @@ async def expected_identity(
     )
 
 
-def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
+def _embedded_endpoint(base_url: str, choice: ModelChoice, dtype: str) -> Endpoint:
     return Endpoint(
         base_url=base_url,
         model=embedded_name(choice.name),
         dialect=choice.known_dialect,
         chat_template=choice.chat_template,
         constraint=choice.constraint,
+        dtype=dtype,
     )
 
 

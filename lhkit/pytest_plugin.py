@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lhkit.harness.records.record import SampleRecord
     from lhkit.harness.running.run_options import RunOptions
     from lhkit.harness.scenarios.scenario import Scenario
+    from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 
 SUFFIXES = (".scenario.yaml", ".scenario.yml")
 _NO_MODEL = "no model: give --lhkit-model or --lhkit-base-url"
@@ -103,7 +104,14 @@ _BASELINE = _Option(
 _MOST = _Option(
     "", int, "With a baseline: at most so many scenarios may regress.", "max_regressions"
 )
-_OWN = (_RUN, _BASELINE, _MOST)
+_STOP = _Option(
+    "",
+    bool,
+    "With a baseline: run the scenarios in a random order, and skip the rest when an always-valid "
+    "test has decided.",
+    "stop_when_decided",
+)
+_OWN = (_RUN, _BASELINE, _MOST, _STOP)
 """Options that are not those of a run."""
 
 
@@ -358,6 +366,7 @@ class Plugin:
     _error: str = ""
     _planned: "dict[tuple[str, Path], PlannedSuite]" = field(default_factory=dict)
     _manifest: str = ""
+    _selection: "ScenarioSelection | None" = None
     _recorder: "SuiteRecorder | None" = None
     _gate: "SuiteGate | None" = None
     _usage_error: str = ""
@@ -454,10 +463,14 @@ class Plugin:
         from lhkit.base.errors import UsageError
 
         name, most = _given(self.config, _BASELINE), _given(self.config, _MOST)
-        if name is None and most is not None:
-            raise UsageError(f"{_MOST.flag} is for a comparison: give {_BASELINE.flag} too")
+        is_stopping = _given(self.config, _STOP) is not None
+        for option, is_given in ((_MOST, most is not None), (_STOP, is_stopping)):
+            if name is None and is_given:
+                raise UsageError(f"{option.flag} is for a comparison: give {_BASELINE.flag} too")
         if name is None:
             return
+        if is_stopping:
+            self._require_stoppable(most)
         if most is not None and most < 0:
             raise UsageError(f"{_MOST.flag}={most}: give at least 0")
         from lhkit.cli.suite_run import SuiteGate
@@ -468,7 +481,22 @@ class Plugin:
             self.config.rootpath / "runs",
             most,
             is_failed_only=is_failed_only,
+            order_seed=self.options().seed if is_stopping else None,
         )
+
+    def _require_stoppable(self, max_regressions: int | None) -> None:
+        from lhkit.base.errors import UsageError
+
+        if max_regressions is not None:
+            raise UsageError(
+                f"{_STOP.flag} stops by the paired test, and {_MOST.flag} counts over all "
+                "scenarios: leave one of them out"
+            )
+        if self.is_worker or self.config.getoption("dist", "no") != "no":
+            raise UsageError(
+                f"{_STOP.flag} looks at the scenarios one after the other, and the workers of "
+                "pytest-xdist do not know what the others found: leave out -n, or give -n 0"
+            )
 
     def samples(self, path: Path, toolset: str, folder: Path) -> list[PlannedTest]:
         """Return the samples of a scenario file.
@@ -534,10 +562,13 @@ class Plugin:
             self._prepare(samples)
         except LhkitError as error:
             self._refuse(session, str(error))
+            return
+        if self._gate is not None and self._gate.analysis is not None:
+            session.items[:] = _in_order(session.items, samples, self._gate.analysis.order)
 
     def _refuse(self, session: pytest.Session, error: str) -> None:
         """End the session with one message, also from a worker of xdist."""
-        error = in_pytest(error)
+        error = _spelled(error)
         if not self.is_worker:
             raise pytest.UsageError(error)
         self.config.workeroutput["lhkit_error"] = error  # type: ignore[attr-defined]
@@ -571,12 +602,13 @@ class Plugin:
             folder=self.folder,
             workers=worker.get("workercount", 1),
             command=worker.get("mainargv", sys.argv)[1:],
+            gate=self._gate,
         )
         try:
             for group in groups.values():
                 planned = self._runner.run(self._planner.plan(*self._options_for(group)))
                 self._planned |= {(sample.toolset, sample.path): planned for sample in group}
-                self._manifest = planned.manifest
+                self._manifest, self._selection = planned.manifest, planned.selection
                 self._notices += planned.notices
         except ModelUnavailableError as error:
             self._error = str(error)
@@ -604,8 +636,14 @@ class Plugin:
         planned = self._planned.get((sample.toolset, sample.path))
         if planned is None or self._runner is None:  # requested by `getfixturevalue` only
             pytest.skip(_NO_MODEL)
-        recorded = self._runner.run(planned.record(sample.scenario.name, sample.repeat))
+        analysis = None if self._gate is None else self._gate.analysis
+        name, repeat = sample.scenario.name, sample.repeat
+        if analysis is not None and analysis.is_decided and not planned.has_record(name, repeat):
+            pytest.skip(f"decided after {analysis.looked} of {len(analysis.order)} scenarios")
+        recorded = self._runner.run(planned.record(name, repeat))
         record = recorded.record
+        if analysis is not None:
+            analysis.record(record.sample_id, record.score.verdict)
         item.stash[_REPLIES] = _replies(record)
         if recorded.scores:
             from lhkit.harness.records.score_record import encode_score
@@ -736,6 +774,8 @@ class Plugin:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Complete the run folder, and close the model."""
         if self._recorder is not None:
+            if self._gate is not None and self._gate.analysis is not None:
+                self._recorder.selection = self._gate.analysis.selection(self._selection)
             self._recorder.close()
             if self._recorder.error and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
@@ -760,7 +800,8 @@ class Plugin:
             yield from self._recorder.summary()
         yield from self._notices
         if self._gate is not None and (result := self._gate.check()) is not None:
-            yield from (*result.remarks, *result.findings)
+            lines = (*result.remarks, *result.findings, *self._gate.stopped_lines())
+            yield from map(_spelled, lines)
             yield from self._gate.regressed_lines()
         for error, count in self._errors.items():
             if count > _SHOWN_ERRORS:
@@ -772,6 +813,22 @@ class Plugin:
             yield from self._dialect_lines()
         if self._scores:
             yield from self._score_lines()
+
+
+def _spelled(text: str) -> str:
+    """Return a message of lhkit with the options of pytest."""
+    return in_pytest(text).replace(" --stop-when-decided", f" {_STOP.flag}")
+
+
+def _in_order(
+    items: Sequence[pytest.Item],
+    samples: Mapping[pytest.Item, PlannedTest],
+    order: Iterable[str],
+) -> list[pytest.Item]:
+    """Return the items with the samples among them in the order of their scenarios."""
+    places = {scenario: place for place, scenario in enumerate(order)}
+    ordered = iter(sorted(samples, key=lambda item: places[samples[item].scenario.id]))
+    return [next(ordered) if item in samples else item for item in items]
 
 
 def _several_toolsets(samples: Iterable[PlannedTest]) -> str:

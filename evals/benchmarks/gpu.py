@@ -4,6 +4,11 @@
 
 Each step has a time limit, and one that fails costs no other. Page (`gpu.md`) and figures
 (`gpu.json`) are written after each. It needs no network and, with `--base-url`, starts no server.
+
+The order is that of their worth: scores, lhkit beside the bare client at 64 and 256 at once, two
+processes of lhkit, 1 and 16 at once, then vLLM's own benchmark and four processes. On an H200 a
+first start took 148 s (the weights before it 62 s), scores 13 s, rates 170 s, processes 62 s: they
+fit in 560 s. A step that does not fit in the time left is not begun, and the page names it.
 """
 
 import argparse
@@ -43,13 +48,18 @@ LOAD = Path(__file__).parent / "gpu_load.py"
 STEPS = ("serve", "dev", "rate", "bare", "vllm-bench", "processes")
 LIMIT_S = 560.0
 LIMITS_S = {
-    "serve": 480.0,
-    "dev": 90.0,
-    "rate": 100.0,
-    "bare": 100.0,
-    "vllm-bench": 100.0,
+    "serve": 360.0,
+    "dev": 60.0,
+    "rate": 60.0,
+    "bare": 60.0,
+    "vllm-bench": 60.0,
     "processes": 60.0,
 }
+CONVERSATIONS = {1: 40, 16: 128, 64: 512, 256: 1024}
+"""Conversations timed at each concurrency; at another one eight for each of those at once."""
+_PER_STREAM = 8.0
+_WORKER_START_S = 8.0
+"""Time to start a process of lhkit, and to stop it."""
 """Limits, longer with a longer `--limit-s`; those from `rate` on are for one concurrency."""
 _MARGIN_S = 12.0
 """Time to stop the server and the programs of the last step."""
@@ -162,14 +172,31 @@ class Measurements:
             if "rate" in steps:
                 await self.step("rehearsal", "rate", self.rehearse)
             sides = {"rate": self.rate, "bare": self.bare, "vllm-bench": self.bench}
+            highest = max(self.options.concurrency)
+            more = self.options.processes if "processes" in steps else ()
             for at_once in self.options.concurrency:
-                for kind in (kind for kind in sides if kind in steps):
-                    await self.step(f"{kind}, {at_once} at once", kind, sides[kind], at_once)
-            if "processes" in steps:
-                for count in self.options.processes:
-                    await self.step(
-                        f"{count} processes of lhkit", "processes", self.processes, count
-                    )
+                for kind in (kind for kind in ("rate", "bare") if kind in steps):
+                    await self.side(kind, at_once, sides[kind])
+                if at_once == highest:
+                    await self.several(more[:1])
+            for at_once in self.options.concurrency if "vllm-bench" in steps else ():
+                await self.side("vllm-bench", at_once, self.bench)
+            await self.several(more[1:])
+
+    async def side(self, kind: str, at_once: int, work: Callable[[int], Awaitable[None]]) -> None:
+        """Time one side at a concurrency."""
+        own = self.report.row("lhkit", at_once)
+        need_s = own.seconds if own else 0.0
+        need_s += 0.0 if kind == "vllm-bench" else _WORKER_START_S
+        await self.step(f"{kind}, {at_once} at once", kind, work, at_once, need_s=need_s)
+
+    async def several(self, counts: Sequence[int]) -> None:
+        """Time several processes of lhkit at the highest concurrency."""
+        own = self.report.row("lhkit", max(self.options.concurrency))
+        need_s = (own.seconds if own else 0.0) + _WORKER_START_S
+        for count in counts:
+            name = f"{count} processes of lhkit"
+            await self.step(name, "processes", self.processes, count, need_s=need_s)
 
     async def step(
         self,
@@ -177,15 +204,19 @@ class Measurements:
         kind: str,
         work: Callable[..., Awaitable[None]],
         *arguments: Any,
+        need_s: float = 0.0,
     ) -> bool:
-        """Run a step within its limit; report how it ended, and write all figures."""
+        """Run a step within its limit; report how it ended, and write all figures.
+
+        It is left out if it needs `need_s` and less time is left.
+        """
         began_s = time.perf_counter()
         left_s = self.until_s - began_s - _MARGIN_S
         usual_s = LIMITS_S[kind] * max(1.0, self.options.limit_s / LIMIT_S)
         limit_s = min(self.options.step_limit_s.get(kind, usual_s), left_s)
         outcome = "done"
-        if limit_s <= 0:
-            outcome = "skipped: no time left"
+        if left_s <= need_s:
+            outcome = f"{gpu_page.LEFT_OUT}: {max(0.0, left_s):.0f} s left, {need_s:.0f} s needed"
         else:
             try:
                 async with asyncio.timeout(limit_s):
@@ -289,7 +320,9 @@ class Measurements:
 
     def count(self, at_once: int) -> int:
         """Return the number of conversations at a concurrency."""
-        return int(self.options.per_stream * max(at_once, 3))
+        if self.options.per_stream is None and at_once in CONVERSATIONS:
+            return CONVERSATIONS[at_once]
+        return int((self.options.per_stream or _PER_STREAM) * max(at_once, 3))
 
     def prompts(self, at_once: int) -> Path:
         """Return the file of the requests that lhkit has sent at a concurrency."""
@@ -566,9 +599,9 @@ def parser() -> argparse.ArgumentParser:
     add("--bare", action="store_true", help="serve the bare base model")
     add("--cpu-run", help="run folder of a CPU, for pairs of verdicts")
     add("--limit", type=int, help="score the first N scenarios only")
-    add("--concurrency", type=numbers, default=(64, 256, 16, 1), help="in this order: 64,256,16,1")
-    add("--per-stream", type=float, default=8, help="conversations for each of those at once")
-    add("--processes", type=numbers, default=(2, 4, 8), help="how many of lhkit: 2,4,8")
+    add("--concurrency", type=numbers, default=(64, 256, 1, 16), help="in this order: 64,256,1,16")
+    add("--per-stream", type=float, help="conversations for each of those at once")
+    add("--processes", type=numbers, default=(2, 4), help="how many of lhkit, at the highest: 2,4")
     add("--out", default="runs/gpu", help="folder of page, figures, logs and the scored run")
     add("--work", default=f"{tempfile.gettempdir()}/lhkit-gpu", help="folder of what is not kept")
     add("--limit-s", type=float, default=LIMIT_S, help="limit of the whole")

@@ -27,6 +27,7 @@ from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
+from lhkit.toolset import load
 
 Request: TypeAlias = Mapping[str, Any]
 """`prompt` and `output_tokens`, as in the dataset files of `vllm bench serve`."""
@@ -121,12 +122,14 @@ def chosen(scenarios: Sequence[Scenario], job: Job) -> tuple[tuple[Scenario, ...
 async def run_lhkit(job: Job, watch: Stopwatch) -> Load:
     """Replay conversations as `lhkit eval` does: prompts, streaming, tools, scores, records."""
     scenarios, repeats = chosen(load_scenarios(scenario_paths("dev")), job)
+    toolset = load()  # imports life-helper, before the time counts
     model = await connect(Endpoint(base_url=job.base_url, model=job.model))
     try:
         watch.start()
         run = await replay(
             scenarios,
             model,
+            toolset=toolset,
             run_dir=Path(job.folder),
             repeats=repeats,
             concurrency=job.at_once,

@@ -13,6 +13,8 @@ BUSY = 0.8
 """A process of one event loop that uses this share of a core is taken for the limit."""
 CLOSE = 0.9
 """Share of the bare client's rate from which lhkit is not the limit."""
+LEFT_OUT = "left out"
+"""Begins the outcome of a step for which there was no time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,9 @@ def page(report: Report) -> Iterator[str]:
     yield from rates(report)
     yield "## Steps"
     yield ""
+    if late := [step.name for step in report.steps if step.outcome.startswith(LEFT_OUT)]:
+        yield f"Left out, because the time was too short: {'; '.join(late)}."
+        yield ""
     yield from table(
         ("step", "result", "seconds"),
         ((step.name, one_line(step.outcome), f"{step.seconds:.1f}") for step in report.steps),
@@ -223,6 +228,8 @@ def limit(report: Report, at_once: int) -> str:
     share = ratio(own, bare)
     if own is None or bare is None or share is None:
         return "not known: lhkit and the bare client were not both measured"
+    if at_once == 1:
+        return alone(own, bare, share)
     cpu, bare_cpu, api = own.cpu_share or 0, bare.cpu_share or 0, bare.server_cpu.get("API", 0)
     why = f"{percent(share)} of the bare client's rate, CPU {percent(cpu)}"
     if share < CLOSE:
@@ -234,6 +241,28 @@ def limit(report: Report, at_once: int) -> str:
     if api >= BUSY:
         return f"**server**: {why}; its API process uses {percent(api)} of a core"
     return f"**server**: {why}"
+
+
+def alone(own: Row, bare: Row, share: float) -> str:
+    """Return what limited lhkit at one conversation at a time, judged by seconds lost.
+
+    Nothing overlaps then: what the client does itself is added to the time of the server.
+    """
+    lost_ms, cpu_ms, bare_ms = (
+        1000 * value
+        for value in (
+            own.seconds / own.total("conversations") - bare.seconds / bare.total("conversations"),
+            *(
+                sum(load["cpu_s"] for load in row.loads) / row.total("conversations")
+                for row in (own, bare)
+            ),
+        )
+    )
+    side = "server" if share >= CLOSE else "harness"
+    return (
+        f"**{side}**: {percent(share)} of the bare client's rate; {lost_ms:.0f} ms a conversation "
+        f"more than the bare client, with {cpu_ms:.0f} ms of CPU beside {bare_ms:.0f} ms"
+    )
 
 
 def table(header: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:

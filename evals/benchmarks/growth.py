@@ -26,9 +26,11 @@ PEERS = {
     "inspect-ai": (peers.INSPECT, "inspect_sample.py", "quickest"),
     "pydantic_evals": (peers.PYDANTIC_EVALS, "pydantic_sample.py", "written"),
 }
+DRIVEN_SIZES = (1_000, 100_000)
+"""Samples of runs whose records are ready: plan, journal and memory are what is left."""
 SCENARIOS = 100
 OURS, READING = "lhkit", "lhkit, read and summed up"
-GOALS = {"time": 1.5, "memory_kib": 2.0, "peak_mib": 256.0, "reading": 1.5}
+GOALS = {"time": 1.5, "memory_kib": 2.0, "peak_mib": 256.0, "reading": 1.5, "driver": 1.1}
 PLOT = Plot(
     file="growth.svg",
     alt=(
@@ -51,9 +53,9 @@ class Point:
     disk_kib: float | None = None
 
 
-def run_phase(folder: Path, samples: int, *, is_reading: bool) -> Cost:
+def run_phase(folder: Path, samples: int, phase: str) -> Cost:
     """Measure one phase in a new process."""
-    line = ["--folder", str(folder), "--samples", str(samples), *["--read"] * is_reading]
+    line = ["--folder", str(folder), "--samples", str(samples), "--phase", phase]
     (cost,) = peers.run_script(sys.executable, Path(__file__).name, *line)
     return Cost(**cost)
 
@@ -62,9 +64,9 @@ def measure_lhkit(samples: int) -> list[Point]:
     """Measure a replay of a number of samples, then loading its run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
-        replayed = run_phase(folder, samples, is_reading=False)
+        replayed = run_phase(folder, samples, "play")
         disk_kib = sum(f.stat().st_size for f in folder.iterdir() if f.is_file()) / 1024
-        read = run_phase(folder, samples, is_reading=True)
+        read = run_phase(folder, samples, "read")
     return [
         Point(
             side=side,
@@ -76,6 +78,15 @@ def measure_lhkit(samples: int) -> list[Point]:
         )
         for side, cost in ((OURS, replayed), (READING, read))
     ]
+
+
+def measure_driver() -> float:
+    """Return the peak memory of driving the larger size, relative to the smaller one."""
+    peaks = []
+    for samples in DRIVEN_SIZES:
+        with tempfile.TemporaryDirectory() as name:
+            peaks.append(run_phase(Path(name), samples, "drive").peak_mib)
+    return peaks[1] / peaks[0]
 
 
 def measure_peer(peer: str) -> tuple[list[Point], str]:
@@ -110,15 +121,17 @@ def cpu_growth(points: Sequence[Point], *, since: int = 1_000) -> float:
 
 
 def build_measurement(
-    points: Sequence[Point], versions: dict[str, str], machine: Machine
+    points: Sequence[Point], driver: float, versions: dict[str, str], machine: Machine
 ) -> Measurement:
     """Return the figures of time and memory over the sizes."""
+    few, many = (f"{size:,}" for size in DRIVEN_SIZES)
     ours, reading = select_side(points, OURS), select_side(points, READING)
     most = f"{ours[-1].samples:,}"
     rows = (
         (f"CPU a sample at {most}, times that at 1,000", cpu_growth(ours), "×", GOALS["time"]),
         ("peak memory a sample, playing", slope_kib(ours), "KiB", GOALS["memory_kib"]),
         (f"peak memory at {most} samples", ours[-1].peak_mib, "MiB", GOALS["peak_mib"]),
+        (f"peak memory to drive {many} samples, times that of {few}", driver, "×", GOALS["driver"]),
         (
             f"CPU a sample to read and sum up at {most}, times that at 1,000",
             cpu_growth(reading),
@@ -136,7 +149,8 @@ def build_measurement(
         notes=(
             "The scripted sample of `harness_cost.py`; each size runs in a new process. "
             "inspect-ai without its realtime log, pydantic_evals with its report written; "
-            "they stop at the size that still takes seconds.",
+            "they stop at the size that still takes seconds. Where the run is only driven, each "
+            "record is ready: plan, retries, journal and memory are what is left.",
         ),
         plots=(PLOT,),
     )
@@ -168,24 +182,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, help="measure one phase of this size, as JSON")
     parser.add_argument("--folder", type=Path, help="the run folder of the phase")
-    parser.add_argument("--read", action="store_true", help="measure loading the folder")
+    parser.add_argument("--phase", choices=("play", "read", "drive"), default="play")
     options = parser.parse_args()
     if options.samples is not None:
         repeats = options.samples // SCENARIOS
-        cost = (
-            scripted_sample.summarize(options.folder, options.samples)
-            if options.read
-            else scripted_sample.play(SCENARIOS, options.folder, repeats=repeats)
-        )
+        if options.phase == "read":
+            cost = scripted_sample.summarize(options.folder, options.samples)
+        else:
+            phase = {"play": scripted_sample.play, "drive": scripted_sample.drive}[options.phase]
+            cost = phase(SCENARIOS, options.folder, repeats=repeats)
         print(json.dumps(asdict(cost)))
         return
     machine = figures.describe_machine()
     points = [point for samples in SIZES for point in measure_lhkit(samples)]
-    versions = {}
+    driver, versions = measure_driver(), {}
     for peer in PEERS:
         theirs, versions[peer] = measure_peer(peer)
         points += theirs
-    measurement = build_measurement(points, versions, machine)
+    measurement = build_measurement(points, driver, versions, machine)
     draw(points, figures.HERE)
     figures.write("growth", measurement)
 

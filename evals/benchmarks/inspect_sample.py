@@ -89,7 +89,11 @@ def main() -> None:
     modes: dict[str, dict[str, Any]] = {"default": {}, "quickest": {"log_realtime": False}}
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--mode", choices=tuple(modes), help="only this one")
+    parser.add_argument("--single", action="store_true", help="run one sample, print nothing")
     options = parser.parse_args()
+    if options.single:
+        cpu_ms(1, {})
+        return
     cpu_ms(10, {})  # imports, caches
     for name in [options.mode] if options.mode else modes:
         result = {

@@ -37,7 +37,8 @@ from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.client.served import connect, default_concurrency
+from lhkit.models.client.capacity import read_capacity
+from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.serving.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
@@ -125,7 +126,7 @@ async def play(model: ChatModel) -> Round:
         scenarios(),
         model,
         toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=128)),
-        concurrency=default_concurrency(model.identity),
+        concurrency=(await read_capacity(model)).conversations,
         progress=False,
     )
     total_s = time.perf_counter() - began_s

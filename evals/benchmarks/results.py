@@ -15,17 +15,48 @@ ORDER = (
     "throughput",
     "harness_cost",
     "growth",
+    "large_run",
     "dispatch_latency",
     "start_up",
     "main_job",
 )
 """The benchmarks with figures, in the order of the page; others follow, by name."""
 
+_TIMES = "CPU a sample at 2,000, times that at 500"
+FELT = {
+    "start_up": (
+        "`lhkit --help`, CPU",
+        "`lhkit eval --model gold` on one scenario, CPU",
+        "`demo_panel()` in a warm kernel, CPU",
+    ),
+    "harness_cost": ("CPU a sample, lhkit", "CPU a sample, inspect-ai, default: times lhkit's"),
+    "growth": (
+        "CPU a sample at 10,000, times that at 1,000",
+        "peak memory at 10,000 samples",
+        "peak memory to drive 100,000 samples, times that of 1,000",
+    ),
+    "large_run": (
+        *(
+            f"{step}: {_TIMES}"
+            for step in (
+                *("load scenarios", "eval gold", "load run", "summary"),
+                *("rescore", "compare", "lint"),
+            )
+        ),
+        "HTML report of 20,000 samples",
+    ),
+    "throughput": tuple(
+        f"output tokens a second, {n} at once: lhkit's share of vLLM's own benchmark"
+        for n in (1, 8, 16, 32)
+    ),
+}
+"""The figures that people feel, by benchmark: the table at the top of the page."""
+
 ON_THE_MODEL = ("throughput", "main_job")
 """The benchmarks of `make bench-model`."""
 
 COMMANDS = {
-    "make bench": "all except those on the real Gemma, within ten minutes on two idle cores",
+    "make bench": "all except those on the real Gemma, a quarter of an hour on two idle cores",
     "make bench-model": "those on the real Gemma, in half an hour",
 }
 
@@ -68,6 +99,7 @@ def render_page(results: Sequence[Result], missing: Sequence[str], others: Seque
         "",
         *_commands(),
         *_machines(results),
+        *_felt(results),
         *(line for result in results for line in _section(result.measurement)),
         *_missing(missing),
         *_others(others),
@@ -105,6 +137,37 @@ def _machine_row(machine: Machine, results: Sequence[Result]) -> str:
         f"{loads[0]:.1f} to {loads[-1]:.1f}",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _felt(results: Sequence[Result]) -> list[str]:
+    """Return the table of what people feel, with the command of each row."""
+    marks = {True: "yes", False: "**no**", None: ""}
+    measured = {
+        (result.stem, figure.what): figure
+        for result in results
+        for figure in result.measurement.figures
+    }
+    rows = []
+    for stem, names in FELT.items():
+        for what in names:
+            figure = measured.get((stem, what))
+            cells = ("not measured", "", "")
+            if figure is not None:
+                value = figures.format_value(figure.value, figure.unit)
+                cells = (value, figure.goal, marks[figure.is_met])
+            rows.append(f"| {' | '.join((what, *cells, f'`{stem}.py`'))} |")
+    return [
+        "## What people feel",
+        "",
+        "| figure | measured | goal | met | script |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+        "How work grows with turns, tools, replies, rows and calls is counted in operations, not",
+        "in time: `pytest -m slow tests/laws/test_growth.py`. Times of a fresh machine, and of the",
+        "tests: [fresh_machine](fresh_machine.md).",
+        "",
+    ]
 
 
 def _section(measurement: Measurement) -> list[str]:

@@ -8,7 +8,7 @@ on the peers is `inspect_sample.py` and `pydantic_sample.py`.
 import asyncio
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Any
 from lhkit.base.json_values import JSON
 from lhkit.chat.assistant import Assistant
 from lhkit.conversation.tool_results import ToolOk
-from lhkit.harness.records.record import Verdict
+from lhkit.harness.records.record import Verdict, encode_record
 from lhkit.harness.results.results import Run
-from lhkit.harness.running.run import replay
+from lhkit.harness.running.plan import PlannedSample
+from lhkit.harness.running.run import EncodedRecord, replay
 from lhkit.harness.scenarios.scenario import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
@@ -125,6 +126,56 @@ def play(count: int, folder: Path, *, repeats: int = 1) -> Cost:
     )
     if any(record.score.verdict is not Verdict.PASS for record in run.records):
         raise AssertionError("a sample did not pass")
+    return cost
+
+
+class PreparedSamples:
+    """Runs no sample: its record is that of its scenario in a run without repeats."""
+
+    status = ""
+
+    def __init__(self, run: Run) -> None:
+        self._lines = {
+            record.sample_id.scenario: (encode_record(record), record.content_hash)
+            for record in run.records
+        }
+
+    async def warm_up(self, _samples: Sequence[PlannedSample]) -> int:
+        """Do nothing."""
+        return 0
+
+    async def run_sample(self, sample: PlannedSample, _attempt: int) -> EncodedRecord:
+        """Return the record at once."""
+        await asyncio.sleep(0)
+        line, content_hash = self._lines[sample.scenario.id]
+        line = line.replace('"repeat":0', f'"repeat":{sample.repeat}', 1)
+        line = line.replace(content_hash, sample.content_hash, 1)
+        return EncodedRecord(line=line, verdict=Verdict.PASS)
+
+
+def drive(count: int, folder: Path, *, repeats: int) -> Cost:
+    """Drive a run without playing its samples: plan, journal and memory are what is left."""
+
+    async def run(name: str, repeats: int, runner: PreparedSamples | None) -> Run:
+        return await replay(
+            scenarios(count),
+            scripted_model,
+            toolset=Toolset(),
+            run_dir=folder / name,
+            repeats=repeats,
+            runner=runner,
+            concurrency=8,
+            progress=False,
+        )
+
+    played = asyncio.run(run("played", 1, None))
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    driven = asyncio.run(run("driven", repeats, PreparedSamples(played)))
+    cost = Cost(
+        cpu_s=time.process_time() - cpu_s, wall_s=time.perf_counter() - wall_s, peak_mib=peak_mib()
+    )
+    if len(driven.records) != count * repeats:
+        raise AssertionError(f"{len(driven.records)} samples were recorded")
     return cost
 
 

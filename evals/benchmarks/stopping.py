@@ -1,7 +1,8 @@
-"""Simulate `lhkit eval --stop-when-decided`: wrong decisions at any time, scenarios and power.
+"""Simulate `--stop-when-decided`: wrong decisions at any time, scenarios and power.
 
 The truths are those of `margins`, and further ones that are skewed, of unequal sizes, or a fixed
-suite in random order. `stopping.md` has the tables. Some minutes on one core; part of `make bench`.
+suite in random order; the arms of a matrix are those of `stopping_arms`. `stopping.md` has the
+tables. Some minutes on one core; part of `make bench`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import figures
 import numpy as np
+import stopping_arms
 from figures import Figure, Measurement
 from margins import GAINS, REPEATS, RUNS, Setup
 from numpy.typing import NDArray
@@ -199,9 +201,9 @@ HEAD = (
 )
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]], head: Sequence[str] = HEAD) -> str:
     """Return a Markdown table."""
-    lines = [HEAD, ["---:"] * len(HEAD), *rows]
+    lines = [head, ["---:"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -219,10 +221,13 @@ def main() -> None:
     for margin in MARGINS[:2]:
         rows = list(scenarios_needed(margin))
         print(f"\nmargin {margin}\n\n{table(rows)}", flush=True)
+    results += stopping_arms.figures()
+    saved = table(list(stopping_arms.scenarios_saved()), stopping_arms.HEAD)
+    print(f"\narms\n\n{saved}", flush=True)
     figures.write(
         "stopping",
         Measurement(
-            title="`eval --stop-when-decided`: wrong decisions at any time",
+            title="`--stop-when-decided`: wrong decisions at any time",
             command="python evals/benchmarks/stopping.py",
             versions={name: version(name) for name in ("numpy", "scipy")},
             machine=figures.describe_machine(),
@@ -235,6 +240,9 @@ def main() -> None:
                 f"{', '.join(map(str, SUITES))} scenarios in random order. Each figure is that of "
                 f"the worst setup; one above {MOST_WRONG:g} % is estimated again with {AGAIN:,} "
                 "new runs, because it is the largest of many estimates.",
+                f"*Arms*: matrices of up to {stopping_arms.SUITE} scenarios, with pass rates of "
+                f"{', '.join(f'{rate:.0%}' for rate in stopping_arms.RATES)}, independent to "
+                "nearly equal results; each figure is that of the worst setup.",
                 f"[{Path('stopping.md')}](stopping.md) has the scenarios needed beside the fixed "
                 "test.",
             ),

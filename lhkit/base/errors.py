@@ -33,6 +33,7 @@ Each message names the cause and the next step.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import ClassVar
 
 _PYDANTIC_LINK = re.compile(r"\s*For further information visit https://errors\.pydantic\.dev/\S+")
@@ -99,6 +100,17 @@ def importing(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         package = (error.name or str(error)).partition(".")[0]
         raise MissingPackageError.of_extra(package, extra) from error
+
+
+def require_packages(extra: str, *packages: str) -> None:
+    """Check that packages of one of lhkit's extras are installed, without importing them.
+
+    Raises:
+        MissingPackageError: one is not installed.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingPackageError.of_extra(package, extra)
 
 
 class WeightsError(SetupError):

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 import psutil
 
+from lhkit.base.accelerators import accelerators, card_names
+
 
 def process_age_s() -> float:
     """Return the age of this process in seconds, including the time of imports."""
@@ -17,13 +19,17 @@ def process_age_s() -> float:
 
 
 def hardware() -> dict[str, str | int]:
-    """Return system, processor, Python version and cores for a manifest."""
-    return {
+    """Return system, processor, Python version, cores and graphics cards for a manifest."""
+    cards = accelerators()
+    found: dict[str, str | int] = {
         "system": platform.system(),
         "machine": platform.machine(),
         "python": platform.python_version(),
         "cores": os.cpu_count() or 0,
     }
+    if cards:
+        found |= {"accelerators": card_names(cards), "driver": cards[0].driver}
+    return found
 
 
 def usable_cores() -> int:

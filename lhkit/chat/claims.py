@@ -61,6 +61,10 @@ _AFTER = {
         r"^[가-힣]*\s?(?:못|않|안 |아니)|^[가-힣]*(?:는데|지만)[^.!?]*(?:않|없|아니|못|안 |실패)"
     ),
 }
+_NEGATION = {
+    "en": re.compile(r"\b(?:not|never|nothing|cannot|unable)\b|n't\b"),
+    "ko": re.compile(r"않|못|(?<![가-힣])안(?![가-힣])|없"),
+}
 _MODAL = re.compile(r"\b(?:can|could|will|would|may|might|must|should|shall|be|let|to)\b")
 
 _FIRST_PERSON = re.compile(r"\b(?:i|we)\b")
@@ -115,6 +119,28 @@ def success_phrases(reply: str, claims: Mapping[str, Sequence[str]]) -> Iterator
                     owners.setdefault((match[0], is_state), []).append(tool)
         for (words, is_state), tools in owners.items():
             yield SuccessPhrase(words=words, tools=[*dict.fromkeys(tools)], is_state=is_state)
+
+
+def denial(reply: str, claims: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the first sentence of a reply that denies a write: a success phrase after a negation.
+
+    Args:
+        reply: text of the reply.
+        claims: as for `success_phrases`.
+
+    Raises:
+        UsageError: a pattern takes too long.
+    """
+    patterns = [*chain.from_iterable(claims.values())]
+    for sentence, masked in sentences(reply):
+        text = plain_text(masked)
+        language = written_locale([text])
+        if _ANYWHERE[language].search(text) or any(True for _ in success_phrases(masked, claims)):
+            continue
+        found = chain.from_iterable(_matches(pattern, text) for pattern in patterns)
+        if any(_NEGATION[language].search(text[: phrase.start()]) for phrase in found):
+            return sentence.strip()
+    return None
 
 
 def sentences(reply: str) -> Iterator[tuple[str, str]]:

@@ -165,9 +165,7 @@ def _installation_checks(
         missing = catalog.text("doctor.not_installed", name=name)
         yield Check(is_ok=version is not None, text=f"{name} {version}" if version else missing)
     if settings.runtime == VLLM:
-        precision = served_precision(settings.dtype)
-        text = precision.describe(catalog) if precision else catalog.text("dtype.device")
-        yield Check(is_ok=True, text=text)
+        yield Check(is_ok=True, text=served_precision(settings.dtype).describe(catalog))
     name = app.embedded_name(options.model if options.model in EMBEDDED_NAMES else None)
     try:
         folder = embedded.embedded_weights(name, settings)
@@ -181,7 +179,8 @@ def _installation_checks(
 async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Check]:
     identity = model.identity
     software = catalog.translate(identity.server)
-    server = ", ".join(filter(None, (identity.title, software, identity.dtype)))
+    parts = (identity.title, software, identity.dtype, identity.device)
+    server = ", ".join(filter(None, parts))
     yield Check(is_ok=True, text=f"{identity.base_url}: {server}")
     yield _check_dialect(identity, catalog)
     try:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -27,6 +27,7 @@ from lhkit.cli.frame.thresholds import check_thresholds
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.authoring.reference import REFERENCE_MODELS
 from lhkit.harness.figures.metrics import dialect_use
+from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.records.resume import (
     record_status,
     reusable_samples,
@@ -34,12 +35,14 @@ from lhkit.harness.records.resume import (
     unverified_models,
 )
 from lhkit.harness.records.store import read_manifest, read_records
-from lhkit.harness.report.terminal import matrix_view
+from lhkit.harness.report.terminal import halves_view, matrix_view
+from lhkit.harness.results.choosing import HALVES, choose_runs, write_halves
 from lhkit.harness.results.results import Run
-from lhkit.harness.running.plan import ModelSource
+from lhkit.harness.running.descriptions import check_descriptions
+from lhkit.harness.running.plan import ModelSource, Plan
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import score_prepared
-from lhkit.harness.running.suite import Suite, expand_arms, load_suite
+from lhkit.harness.running.suite import Arm, Suite, arms_by_setting, expand_arms, load_suite
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.harness.views.scores import figure_lines
 from lhkit.harness.views.tables import confirm_line, dialect_lines, gate_line, policy_lines
@@ -52,6 +55,9 @@ from lhkit.scale import Cluster, Placement
 from lhkit.settings import Settings
 from lhkit.toolset import load
 
+if TYPE_CHECKING:  # it needs NumPy
+    from lhkit.harness.running.stopping import DropRule
+
 _WIDTH = 120
 
 
@@ -60,6 +66,15 @@ class MatrixOptions(SelectOptions, RayOptions):
 
     suite: Annotated[Path, typer.Argument(help="Suite file, such as evals/constraints.toml.")]
     runs_dir: RunsDir = Path("runs")
+    stop_when_decided: Annotated[
+        bool,
+        typer.Option(
+            "--stop-when-decided",
+            help="Run the scenarios in a random order (--seed), and drop an arm as soon as an "
+            "always-valid test finds it worse than an arm before it. Put the arm first that is "
+            "probably the best. Without it the same command runs the rest.",
+        ),
+    ] = False
 
     project_keys: ClassVar = ("locale",)  # the suite decides on the others
 
@@ -76,6 +91,9 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     suite = _with_project(suite, options.suite, settings)
     suite = suite.model_copy(update=dict(options.values()))
     arms = expand_arms(suite, folder)
+    by_setting = [names for names in arms_by_setting(arms) if len(names) > 1]
+    if options.stop_when_decided:
+        _require_droppable(options.suite, arms, is_choosing=bool(by_setting))
     if isinstance(suite.scenarios, str):
         paths = scenarios_at((), suite.toolset, suite.scenarios)
     else:
@@ -84,6 +102,9 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     app.require_toolset(scenarios, suite.toolset)
     chosen = choose_scenarios(scenarios, suite)
     toolset = load(arms[0].options.toolset)
+    for name, wording in suite.descriptions.items():
+        place = f"{options.suite}: descriptions.{name}"
+        check_descriptions(wording, toolset, chosen.scenarios, place=place)
     evaluations: dict[str, Evaluation] = {}
     for arm in arms:
         base_url = arm.options.base_url or settings.base_url
@@ -103,10 +124,19 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         )
     require_percent(suite.fail_under, "fail_under")
     catalog, console = load_catalog(settings.locale), wide_console(_WIDTH)
-    matrix = _Matrix(evaluations, console, catalog)
+    seed = suite.seed if options.stop_when_decided else None
+    matrix = _Matrix(evaluations, console, catalog, order_seed=seed)
     with spelled(lambda text: in_suite(catalog.translate(text))):  # an option has another name here
         runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
-    console.print(matrix_view(runs, catalog, title=options.suite.stem))
+    title, results = options.suite.stem, options.runs_dir / options.suite.stem
+    if by_setting:
+        by_name = dict(runs)
+        compared = [[(name, by_name[name]) for name in names] for names in by_setting]
+        choices = choose_runs(compared, seed=suite.halves_seed)
+        write_halves(results / HALVES, choices)
+        console.print(halves_view(runs, choices, catalog, title=title))
+    else:
+        console.print(matrix_view(runs, catalog, title=title, order_seed=seed))
     for name, run in runs:
         lines = dialect_lines(*dialect_use(run.records), catalog)
         print_lines((f"{name}: {line}" for line in lines), console)
@@ -118,6 +148,24 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
             lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
             print_lines((f"{name}: {line}" for line in lines), console)
     return _check_arms(runs, suite, console, catalog)
+
+
+def _require_droppable(suite: Path, arms: Sequence[Arm], *, is_choosing: bool) -> None:
+    """Check that arms of a suite may be dropped while they run.
+
+    Raises:
+        UsageError: there is only one, or some differ in their descriptions.
+    """
+    if len(arms) < 2:
+        raise UsageError(
+            f"--stop-when-decided drops arms that are worse than others, and {suite} has "
+            "one arm: give an axis several values, or leave the option out"
+        )
+    if is_choosing:
+        raise UsageError(
+            f"--stop-when-decided does not run all scenarios of an arm, and {suite} "
+            "chooses descriptions on one half of them for the other: leave the option out"
+        )
 
 
 def _with_project(suite: Suite, file: Path, settings: Settings) -> Suite:
@@ -136,11 +184,17 @@ def _with_project(suite: Suite, file: Path, settings: Settings) -> Suite:
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """The arms of a suite, by name, and the console for their progress."""
+    """The arms of a suite, by name, and the console for their progress.
+
+    With an `order_seed`, an arm that is worse than an arm before it is dropped. The arms are run
+    one after the other, as without it: one server at a time, and latencies that no other arm
+    disturbs. So the first arm is always run to the end.
+    """
 
     evaluations: dict[str, Evaluation]
     console: Console
     catalog: Catalog
+    order_seed: int | None = None
 
     async def run(self) -> list[tuple[str, Run]]:
         """Run the missing arms one after the other."""
@@ -148,48 +202,83 @@ class _Matrix:
         async with AsyncExitStack() as stack:
             models = _Models(stack=stack)
             for name, evaluation in self.evaluations.items():
-                run = await self._load_finished(name)
+                rule = self._rule(runs)
+                run = await self._load_finished(name, rule)
                 if run is None:
                     opened = OpenedModel(source=await models.open(evaluation))
                     provenance = await read_provenance(evaluation.settings)
                     print_lines(evaluation.concurrency_lines(opened, self.catalog), self.console)
                     print_lines(evaluation.policy_lines(opened, self.catalog), self.console)
-                    run = await evaluation.run(opened, provenance)
+                    run = await evaluation.run(opened, provenance, stop=rule)
                 runs.append((name, run))
         return runs
 
+    def _rule(self, runs: Sequence[tuple[str, Run]]) -> "DropRule | None":
+        """Return when the next arm is dropped; None if no arm is."""
+        if self.order_seed is None:
+            return None
+        from lhkit.harness.running.stopping import DropRule
+
+        earlier = [run for _, run in runs]
+        return DropRule.after(earlier, arms=len(self.evaluations), seed=self.order_seed)
+
     async def run_on_replicas(self, placement: Placement) -> list[tuple[str, Run]]:
         """Run the missing arms on Ray replicas, as many at once as the cluster has room for."""
+        if self.order_seed is not None:
+            return await self._run_one_by_one_on_replicas(placement)
         runs = {name: await self._load_finished(name) for name in self.evaluations}
         missing = [name for name, run in runs.items() if run is None]
 
         async def run_arm(name: str, cluster: Cluster) -> None:
-            evaluation = self.evaluations[name]
-            async with evaluation.open_replicas(cluster) as opened:
-                provenance = await read_provenance(evaluation.settings)
-                runs[name] = await evaluation.run(opened, provenance, progress=False)
-            text = self.catalog.text("matrix.completed", arm=name)
-            print_lines([text, *opened.warnings(self.catalog)], self.console)
+            runs[name] = await self._run_on_cluster(name, cluster)
 
         if missing:
-            first = self.evaluations[missing[0]]
-            log = first.folder.parent / scale.LOG
             try:
-                async with (
-                    scale.connect(placement, first.prepared.options.toolset, log) as cluster,
-                    asyncio.TaskGroup() as group,
-                ):
+                async with self._connect(placement) as cluster, asyncio.TaskGroup() as group:
                     for name in missing:
                         group.create_task(run_arm(name, cluster))
             except ExceptionGroup as failures:
                 raise failures.exceptions[0] from None
         return [(name, run) for name, run in runs.items() if run is not None]
 
-    async def _load_finished(self, name: str) -> Run | None:
+    async def _run_one_by_one_on_replicas(self, placement: Placement) -> list[tuple[str, Run]]:
+        """Run the missing arms on Ray replicas one after the other, since some may be dropped."""
+        runs: list[tuple[str, Run]] = []
+        async with AsyncExitStack() as stack:
+            cluster: Cluster | None = None
+            for name in self.evaluations:
+                rule = self._rule(runs)
+                run = await self._load_finished(name, rule)
+                if run is None:
+                    if cluster is None:
+                        cluster = await stack.enter_async_context(self._connect(placement))
+                    run = await self._run_on_cluster(name, cluster, rule)
+                runs.append((name, run))
+        return runs
+
+    def _connect(self, placement: Placement) -> AbstractAsyncContextManager[Cluster]:
+        first = next(iter(self.evaluations.values()))
+        log = first.folder.parent / scale.LOG
+        return scale.connect(placement, first.prepared.options.toolset, log)
+
+    async def _run_on_cluster(
+        self, name: str, cluster: Cluster, rule: "DropRule | None" = None
+    ) -> Run:
+        evaluation = self.evaluations[name]
+        async with evaluation.open_replicas(cluster) as opened:
+            provenance = await read_provenance(evaluation.settings)
+            run = await evaluation.run(opened, provenance, progress=False, stop=rule)
+        text = self.catalog.text("matrix.completed", arm=name)
+        print_lines([text, *opened.warnings(self.catalog)], self.console)
+        return run
+
+    async def _load_finished(self, name: str, rule: "DropRule | None" = None) -> Run | None:
         """Return the run of an arm if it is finished, and print the arm's number and state."""
-        run = await finished_run(self.evaluations[name])
+        run = await finished_run(self.evaluations[name], rule)
         number, count = list(self.evaluations).index(name) + 1, len(self.evaluations)
         key = "matrix.kept" if run else "matrix.playing"
+        if run and run.manifest.selection and run.manifest.selection.stopped:
+            key = "matrix.kept_dropped"
         lines = [self.catalog.text(key, number=number, count=count, arm=name)]
         if run and (models := unverified_models(run.manifest)):
             lines.append(self.catalog.text("eval.unsure", models=", ".join(models)))
@@ -229,8 +318,10 @@ class _Models:
         return model
 
 
-async def finished_run(evaluation: Evaluation) -> Run | None:
+async def finished_run(evaluation: Evaluation, rule: "DropRule | None" = None) -> Run | None:
     """Return the run if its folder has every sample for the current options, else None.
+
+    With a `rule`, an arm that was dropped by it is finished, too.
 
     A server at an address is asked whether it still serves the recorded weights, if it answers; the
     weights of an embedded model are compared on disk.
@@ -241,7 +332,9 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
     plan = evaluation.prepared.plan(ScriptedModel((), identity=identity))
     plan = plan.resuming(read_manifest(evaluation.folder))
     records = select_records(read_records(evaluation.folder), plan.hashes)
-    if len(reusable_samples(map(record_status, records), plan.hashes)) < len(plan.hashes):
+    reusable = reusable_samples(map(record_status, records), plan.hashes)
+    is_whole = len(reusable) == len(plan.hashes)
+    if not is_whole and not (rule and _is_dropped_by(rule, plan, evaluation, records)):
         return None
     run = Run(
         records=records,
@@ -251,6 +344,20 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
         folder=evaluation.folder,
     )
     return await score_prepared(run, evaluation.prepared)
+
+
+def _is_dropped_by(
+    rule: "DropRule", plan: Plan, evaluation: Evaluation, records: Sequence[SampleRecord]
+) -> bool:
+    """Return whether an arm was dropped for the same reason as its records give now."""
+    from lhkit.harness.running.stopping import Stopping
+
+    stopping = Stopping(rule, plan)
+    for record in records:
+        if record.is_valid:
+            stopping.record(record.sample_id, record.score.verdict)
+    selection = stopping.selection(evaluation.prepared.chosen.selection)
+    return stopping.is_decided and selection == read_manifest(evaluation.folder).selection
 
 
 def _recorded_identity(evaluation: Evaluation) -> ModelIdentity | None:

@@ -51,6 +51,14 @@ class ReportOptions(SelectOptions, ThresholdOptions):
     baseline: Annotated[
         Path | None, typer.Option(metavar="BASELINE", help="Earlier run to compare with.")
     ] = None
+    is_whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Put every sample of a large run on the HTML page, which may become too large for "
+            "a browser.",
+        ),
+    ] = False
 
 
 @command(
@@ -71,6 +79,8 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         return _report_history(options, options.history, catalog)
     if options.folder is None:
         raise UsageError("RUN is missing: give a run folder such as runs/NAME, or --history runs")
+    if options.is_whole and options.html is None and (options.markdown or options.junit):
+        raise UsageError("--all is for the HTML page: give --html FILE, or leave --all out")
     selector = options
     run = Run.load(options.folder).select(**selector.values())
     baseline = None if options.baseline is None else Run.load(options.baseline)
@@ -82,7 +92,9 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
     html = options.html
     if html is None and options.markdown is None and options.junit is None:
         html = options.folder / ("report-part.html" if selector.words else "report.html")
-    files = ReportFiles(html=html, markdown=options.markdown, junit=options.junit)
+    files = ReportFiles(
+        html=html, markdown=options.markdown, junit=options.junit, is_whole=options.is_whole
+    )
     console = Console(stderr=options.markdown == STDOUT)
     comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
     written = write_reports(run, files, catalog, name=name, comparison=comparison, result=result)
@@ -95,11 +107,12 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFiles:
-    """The files to write; None for those that are not requested."""
+    """The files to write, None for those that are not requested; the HTML page may be whole."""
 
     html: Path | None = None
     markdown: Path | None = None
     junit: Path | None = None
+    is_whole: bool = False
 
 
 def require_page_packages() -> None:
@@ -148,7 +161,14 @@ def write_reports(
     if result is not None and exit_code is None:
         exit_code = int(result.exit_code)
     if files.html is not None:
-        page = html_page(run, catalog, name=name, findings=findings, comparison=comparison)
+        page = html_page(
+            run,
+            catalog,
+            name=name,
+            findings=findings,
+            comparison=comparison,
+            is_whole=files.is_whole,
+        )
         write_report(files.html, page)
     shown: dict[str, Any] = {"name": name, "findings": findings, "exit_code": exit_code}
     if files.junit is not None:
@@ -166,7 +186,8 @@ def _report_history(options: ReportOptions, folder: Path, catalog: Catalog) -> i
     from lhkit.harness.report.terminal import table_view
     from lhkit.harness.results.history import History
 
-    if options.markdown or options.junit or options.baseline or options.has_limits:
+    others = (options.markdown, options.junit, options.baseline, options.is_whole)
+    if any(others) or options.has_limits:
         raise UsageError("--history takes RUN and --html only: leave the other options out")
     like = None if options.folder is None else Run.load(options.folder)
     history = History.load(folder, like=like)

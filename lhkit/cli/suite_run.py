@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from lhkit.base.errors import LhkitError, MissingPackageError, UsageError
 from lhkit.base.locales import load_catalog
@@ -40,15 +40,19 @@ from lhkit.harness.records.store import (
 )
 from lhkit.harness.records.wall_clock import WallClock
 from lhkit.harness.results.results import Run
-from lhkit.harness.running.plan import PlannedScenario, run_clock
+from lhkit.harness.running.plan import Plan, PlannedScenario, run_clock
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run import Execution, begin_invocation, new_execution, run_manifest
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.running.score_run import Scorer, rebuilt_states
 from lhkit.harness.running.scores import load_scores
 from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scenarios.scenario_filter import ScenarioSelection
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import load
+
+if TYPE_CHECKING:  # it needs NumPy
+    from lhkit.harness.running.stopping import InterimAnalysis
 
 _SHOWN_REGRESSIONS = 20
 _REASON_CHARS = 300
@@ -68,6 +72,7 @@ class PlannedSuite:
         manifest: of the run folder, as JSON; empty if nothing is written to one.
         notices: sentences about unverified or unwritten results.
         scorer: has the scores, and their results to reuse.
+        selection: how the scenarios were selected; None if they are all.
     """
 
     scenarios: Mapping[str, PlannedScenario]
@@ -75,6 +80,11 @@ class PlannedSuite:
     manifest: str
     notices: tuple[str, ...]
     scorer: Scorer
+    selection: ScenarioSelection | None
+
+    def has_record(self, scenario: str, repeat: int) -> bool:
+        """Return whether the run folder has a usable record of a sample."""
+        return self.scenarios[scenario].sample(repeat).sample_id in self.execution.records
 
     async def record(self, scenario: str, repeat: int) -> "RecordedSample":
         """Run a sample, or take its record from the run folder, and score it."""
@@ -139,12 +149,14 @@ class SuitePlanner:
         folder: the run folder; None if nothing is written.
         workers: processes that run samples.
         command: the command line, without the program.
+        gate: may stop the session when its comparison is decided; None without a comparison.
     """
 
     settings: Settings
     folder: Path | None
     workers: int
     command: Sequence[str]
+    gate: "SuiteGate | None" = None
     _opened: OpenedModel | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -204,7 +216,15 @@ class SuitePlanner:
         invocation = begin_invocation(
             plan, resumption, execution.context, provenance, concurrency=self.workers
         )
-        manifest = run_manifest(plan, before, provenance, chosen.selection, invocation)
+        selection = chosen.selection
+        if self.gate is not None and (analysis := self.gate.begin(plan)) is not None:
+            if folder is not None:
+                from lhkit.harness.running.stopping import require_startable
+
+                require_startable(folder, before, resumption)
+            invocation = invocation.model_copy(update={"order_seed": options.seed})
+            selection = analysis.selection(selection)
+        manifest = run_manifest(plan, before, provenance, selection, invocation)
         sources = {score.name: score.source for score in scores}
         manifest = manifest.model_copy(update={"scores": sources} if sources else {})
         scorer = Scorer(scores, stored, states=rebuilt_states(chosen.scenarios, toolset))
@@ -215,6 +235,7 @@ class SuitePlanner:
             manifest="" if folder is None else masked(json.dumps(manifest.plain())),
             notices=(*notices, *invocation.remarks),
             scorer=scorer,
+            selection=chosen.selection,
         )
 
     async def aclose(self) -> None:
@@ -229,10 +250,12 @@ class SuiteRecorder:
     Attributes:
         folder: the run folder.
         error: why it cannot be written; empty if it can.
+        selection: of a session that stopped when it was decided, which scenarios it has.
     """
 
     folder: Path
     error: str = ""
+    selection: ScenarioSelection | None = None
     _kept: set[str] = field(default_factory=set)
     _are_valid: dict[str, bool] = field(default_factory=dict)
     _scores: list[str] = field(default_factory=list)
@@ -293,6 +316,8 @@ class SuiteRecorder:
             }
             invocations = [*earlier, last.model_copy(update=result)]
             manifest = self._manifest.model_copy(update={"invocations": invocations})
+            if manifest.selection is not None and manifest.selection.stopped is not None:
+                manifest = manifest.model_copy(update={"selection": self.selection})
             try:
                 write_manifest(self.folder, manifest)
             except LhkitError as error:
@@ -307,24 +332,50 @@ class SuiteRecorder:
             yield self.error
 
 
+class GateOptions(ThresholdOptions):
+    """The thresholds of a session.
+
+    Attributes:
+        stop_seed: the seed of the random order of one that stops when it is decided.
+    """
+
+    stop_seed: int | None = None
+
+    @property
+    def order_seed(self) -> int | None:
+        """The seed of the random order of one that stops when it is decided; None for others."""
+        return self.stop_seed
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class SuiteGate:
     """Compares the samples of a session with a baseline, as `lhkit eval --baseline` does.
 
     Attributes:
         baseline: the accepted run.
-        options: the thresholds.
+        options: the thresholds, and whether the session stops when it is decided.
+        analysis: the always-valid test of a session that may stop.
     """
 
     baseline: Run
-    options: ThresholdOptions
+    options: "GateOptions"
+    analysis: "InterimAnalysis | None" = None
+    _manifest: Manifest = field(default_factory=Manifest)
     _records: list[SampleRecord] = field(default_factory=list)
 
     @classmethod
     def load(
-        cls, baseline: Path, runs_dir: Path, max_regressions: int | None, *, is_failed_only: bool
+        cls,
+        baseline: Path,
+        runs_dir: Path,
+        max_regressions: int | None,
+        *,
+        is_failed_only: bool,
+        order_seed: int | None = None,
     ) -> "SuiteGate":
         """Load and check a baseline.
+
+        With an `order_seed`, the session stops when it is decided.
 
         Raises:
             RunError: it is not a run.
@@ -335,9 +386,36 @@ class SuiteGate:
         return cls(
             baseline=load_baseline(baseline, runs_dir, is_failed_only=is_failed_only),
             options=validate_options(
-                ThresholdOptions, baseline=baseline, max_regressions=max_regressions
+                GateOptions,
+                baseline=baseline,
+                max_regressions=max_regressions,
+                stop_seed=order_seed,
             ),
         )
+
+    def begin(self, plan: Plan) -> "InterimAnalysis | None":
+        """Return the test that looks at the samples; None if the session does not stop."""
+        if self.options.order_seed is not None:
+            from lhkit.harness.running.stopping import InterimAnalysis, StopRule
+
+            rule = StopRule(baseline=self.baseline, seed=self.options.order_seed)
+            self.analysis = InterimAnalysis(rule, plan.hashes)
+            hashes: dict[str, Sequence[str]] = {
+                planned.scenario.name: planned.hashes for planned in plan.scenarios
+            }
+            self._manifest = Manifest(content_hashes=hashes, repeats=plan.repeats)
+        return self.analysis
+
+    def stopped_lines(self) -> Iterator[str]:
+        """Yield that the session stopped when it was decided, and how to run the rest."""
+        selection = None if self.analysis is None else self.analysis.selection(None)
+        if self.analysis is not None and self.analysis.is_decided and selection is not None:
+            yield load_catalog("en").text(
+                "eval.stopped",
+                taken=selection.taken,
+                planned=selection.total,
+                name=self.baseline.name,
+            )
 
     def add(self, line: str) -> None:
         """Add the record of a sample."""
@@ -353,7 +431,10 @@ class SuiteGate:
         """Return what the comparison decides; None if no sample was run."""
         if not self._records:
             return None
-        run = Run(records=self._records, name="this session")
+        manifest = self._manifest
+        if self.analysis is not None and (part := self.analysis.selection(None)) is not None:
+            manifest = manifest.model_copy(update={"selection": part})
+        run = Run(records=self._records, name="this session", manifest=manifest)
         return check_thresholds(run, self.options, load_catalog("en"), baseline=self.baseline)
 
     def regressed_lines(self) -> Iterator[str]:

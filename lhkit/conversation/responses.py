@@ -66,6 +66,7 @@ class ModelIdentity:
         weights: folder or repository of the weights, if its name differs from the served name.
         weights_sha256: hash of the weights; empty if unknown (a server that lhkit did not start).
         dtype: number type (`bfloat16`, `float32`), which may change answers; empty if unknown.
+        device: graphics card of a server that lhkit started; empty for a CPU, or if unknown.
         template_sha256: hash of the model's chat template, if it renders the prompts; empty for
             lhkit's own rendering.
     """
@@ -79,6 +80,7 @@ class ModelIdentity:
     weights: str = field(default="", repr=False)
     weights_sha256: str = field(default="", repr=False)
     dtype: str = field(default="", repr=False)
+    device: str = field(default="", repr=False)
     template_sha256: str = field(default="", repr=False)
 
     @property
@@ -142,7 +144,8 @@ class Finished:
         prompt_token_ids: ids of the prompt's tokens.
         prompt_text: the rendered prompt.
         prompt_sha256: its hash.
-        prompt_ids_sha256: hash of the prompt's ids in decimal, joined by commas; empty without ids.
+        prompt_ids_sha256: hash of the prompt's ids as little-endian integers of 64 bits; empty
+            without ids.
         identity: identity of the server that answered.
         server_metrics: metrics reported by the server.
         refused_fields: request fields left out because the server refuses them: `stream_options`,

@@ -1,15 +1,17 @@
 """Choose the number type in which this processor computes a model fastest.
 
 Weights are stored in bf16. A processor without bf16 instructions emulates them in fp32, which is
-twice as slow as fp32 itself. For a graphics card, vLLM chooses (`auto`).
+twice as slow as fp32 itself. A graphics card computes in bf16; for one without it, vLLM chooses
+(`auto`).
 """
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from lhkit.base.accelerators import Accelerator
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import Catalog
 
@@ -22,6 +24,9 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 """Linux's names: AVX-512 and AMX of x86, ARM."""
+
+_BF16_CAPABILITY = 8.0
+"""Compute capability from which CUDA cards have bf16 instructions (Ampere)."""
 
 _CPUINFO = Path("/proc/cpuinfo")
 _FLAG_LINES = ("flags", "Features")  # x86, ARM
@@ -46,20 +51,27 @@ class Precision:
 
     `why` is `asked` (an option or setting), `native` (bf16 instructions),
     `emulated` (bf16 would be), or `unknown` (the processor's flags cannot be read, so the type that
-    is fast on every processor is taken).
+    is fast on every processor is taken). On a graphics card it is `card`, `card_asked`, or, with
+    `auto`, `card_auto` (a card without bf16, or weights of another type) and `no_card` (no card is
+    found, but vLLM is built for one).
     """
 
-    dtype: Dtype
-    why: Literal["asked", "native", "emulated", "unknown"]
-    processor: Processor
+    dtype: ServedDtype
+    why: Literal[
+        "asked", "native", "emulated", "unknown", "card", "card_asked", "card_auto", "no_card"
+    ]
+    processor: Processor | None = None
+    card: str = ""
 
     def describe(self, catalog: Catalog) -> str:
         """Return the type and the reason in a sentence."""
+        processor = self.processor or Processor(machine="", flags=None)
         return catalog.text(
             f"dtype.{self.why}",
             dtype=self.dtype,
-            machine=self.processor.machine,
-            flags=", ".join(self.processor.bf16_flags),
+            machine=processor.machine,
+            flags=", ".join(processor.bf16_flags),
+            card=self.card,
         )
 
 
@@ -96,6 +108,29 @@ def choose_precision(dtype: str | None = None, processor: Processor | None = Non
     if processor.bf16_flags:
         return Precision(dtype="bfloat16", why="native", processor=processor)
     return Precision(dtype="float32", why="emulated", processor=processor)
+
+
+def choose_card_precision(
+    dtype: str | None, cards: Sequence[Accelerator], weights_dtype: str
+) -> Precision:
+    """Return the number type to compute in on a graphics card.
+
+    Args:
+        dtype: a name of `DTYPES`; None chooses by card and weights.
+        cards: those of this machine; a server uses the first one.
+        weights_dtype: number type of the weights; empty if unknown.
+
+    Raises:
+        UsageError: the number type is invalid.
+    """
+    card = cards[0].name if cards else ""
+    if dtype is not None:
+        return Precision(dtype=parse_dtype(dtype), why="card_asked" if card else "asked", card=card)
+    if not cards:
+        return Precision(dtype="auto", why="no_card")
+    if weights_dtype == "bfloat16" and cards[0].capability >= _BF16_CAPABILITY:
+        return Precision(dtype="bfloat16", why="card", card=card)
+    return Precision(dtype="auto", why="card_auto", card=card)
 
 
 def parse_dtype(name: str) -> Dtype:

@@ -10,6 +10,7 @@ from lhkit.base.errors import importing
 
 if TYPE_CHECKING:
     from lhkit.notebook.boards.ab import ABPanel
+    from lhkit.notebook.boards.draft_review import DraftReview
     from lhkit.notebook.boards.review import Review
     from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.demo_script import demo_reply
@@ -20,6 +21,7 @@ _HOMES = {
     "ABPanel": "boards.ab",
     "ButtonConfirmGate": "panel.confirm",
     "ChatPanel": "panel.panel",
+    "DraftReview": "boards.draft_review",
     "demo_panel": "demo",
     "demo_reply": "demo_script",
     "Review": "boards.review",
@@ -30,6 +32,7 @@ __all__ = [
     "ABPanel",
     "ButtonConfirmGate",
     "ChatPanel",
+    "DraftReview",
     "Review",
     "demo_panel",
     "demo_reply",

@@ -12,6 +12,7 @@ from lhkit.harness.authoring.reference import REFERENCE_MODELS
 from lhkit.harness.records.manifest import versions
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.models.client import served
+from lhkit.models.client.capacity import UNKNOWN_CONCURRENCY
 from lhkit.models.runtimes import VLLM, Runtime
 
 GPU_CONCURRENCY = 64
@@ -52,7 +53,7 @@ class ReplicaConfig:
     """
 
     options: RunOptions
-    concurrency: int = served.UNKNOWN_CONCURRENCY
+    concurrency: int = UNKNOWN_CONCURRENCY
     gpus: int = 0
     versions: Mapping[str, str] = field(default_factory=versions)
 

@@ -24,6 +24,7 @@ from lhkit.models.client.request import OPENAI
 from lhkit.models.client.transport import Endpoint
 from lhkit.models.families import family_of
 from lhkit.models.names import EMBEDDED_NAMES
+from lhkit.models.serving.gemma import served_device
 from lhkit.models.serving.vllm_server import GPU, ServerSettings, VllmServer, fit_installed_vllm
 from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.scale.placement import ReplicaConfig, ReplicaInfo, SampleRequest
@@ -198,6 +199,7 @@ class Replica:
                     dialect=options.dialect,
                     chat_template=options.chat_template,
                     constraint=options.constraint,
+                    dtype=await asyncio.to_thread(plan.started_dtype),
                 )
                 model = await served.connect(endpoint)
                 try:
@@ -255,7 +257,7 @@ async def _server_settings(config: ReplicaConfig, settings: Settings) -> ServerS
             else "",
             dtype=options.dtype or "auto",
         )
-        plan = replace(plan, **GPU) if config.gpus else plan
+        plan = replace(plan, **GPU, device=served_device()) if config.gpus else plan
         plan = await fit_installed_vllm(plan, settings.cache_dir)
     log = plan.log_path.with_stem(f"{plan.log_path.stem}-{os.getpid()}")
     return replace(plan, log_path=log, max_num_seqs=max(plan.max_num_seqs, config.concurrency))

@@ -198,7 +198,8 @@ def _scan(path: Path, name: str, _mtime_ns: int, _size: int) -> tuple[str, tuple
         return sha256, ()
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
     imports: list[str] = []
-    for node in ast.walk(tree):
+    is_calling = any(name.encode() in content for name in _IMPORTERS)
+    for node in ast.walk(tree) if is_calling else _statements(tree):
         if isinstance(node, ast.Import):
             imports += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -213,6 +214,17 @@ def _scan(path: Path, name: str, _mtime_ns: int, _size: int) -> tuple[str, tuple
                 if isinstance(each, str)
             )
     return sha256, tuple(imports)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all statements, without walking their expressions, which are ten times as many."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, ())
+            waiting += inner if isinstance(inner, list) else ()
 
 
 def _called_name(call: ast.Call) -> str:

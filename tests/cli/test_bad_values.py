@@ -247,6 +247,8 @@ def test_command_refuses_bad_value_before_any_work(
         ("fail_under = inf", "gold", "fail_under"),
         ("fail_under = 0.5", "gold", "fail_under"),
         ("max_violations = -1", "gold", "max_violations"),
+        ("halves_seed = -1", "gold", "halves_seed: must be 0 or more"),
+        ("halves_seed = 0.5", "gold", "halves_seed: must be a whole number"),
         ("limit = 0", "gold", "limit"),
         ('approvals = "nowhere.toml"', "gold", "nowhere.toml cannot be read"),
         ("approvals = 3", "gold", "approvals"),

@@ -12,6 +12,7 @@ from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.client.capacity import Capacity
 from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
@@ -21,30 +22,43 @@ from lhkit.toolset import BareToolset
 SCENARIO = Scenario.model_validate({"id": "x", "locale": "en", "turns": [{"user": "hi"}]})
 
 
+URL = "http://127.0.0.1:1"
+ALONE = ("One conversation at a time", "한 번에 하나씩")
+ASKED = {
+    "card": Capacity(conversations=256, source="batch"),
+    "cache": Capacity(conversations=56, source="cache", cache_tokens=466_000),
+}
+
+
 def served_by(server: str) -> OpenedModel:
-    identity = ModelIdentity(model="gemma", server=server)
-    return OpenedModel(source=ScriptedModel([say("hi")], identity=identity))
+    identity = ModelIdentity(model="gemma", server="vllm 0.25.1" if server in ASKED else server)
+    source = ScriptedModel([say("hi")], identity=identity)
+    return OpenedModel(source=source, asked=ASKED.get(server))
 
 
 @pytest.mark.parametrize(
-    ("server", "cores", "options", "default", "is_said"),
+    ("server", "cores", "options", "default", "reason", "words"),
     [
-        ("llama.cpp b1", 2, {}, 1, True),
-        ("llama.cpp b1", FEW_CORES - 1, {}, 1, True),
-        ("llama.cpp b1", FEW_CORES, {}, 8, False),
-        ("llama.cpp b1", 2, {"concurrency": 4}, 1, False),
-        ("llama.cpp b1", 2, {"base_url": "http://127.0.0.1:1"}, 8, False),
-        ("vllm 0.32.0", 2, {}, 16, False),
+        ("llama.cpp b1", 2, {}, 1, "few_cores", ALONE),
+        ("llama.cpp b1", FEW_CORES - 1, {}, 1, "few_cores", ALONE),
+        ("llama.cpp b1", FEW_CORES, {}, 8, "unknown", ("8 conversations at once", "대화 8개를")),
+        ("llama.cpp b1", 2, {"concurrency": 4}, 1, "asked", ()),
+        ("llama.cpp b1", 2, {"base_url": URL}, 8, "unknown", ("does not report", "알려 주지 않아")),
+        ("vllm 0.32.0", 2, {}, 16, "vllm", ("16 conversations at once", "대화 16개를")),
+        ("card", 2, {}, 256, "batch", ("the batch size of the server", "배치 크기에 맞춰")),
+        ("cache", 2, {"base_url": URL}, 56, "cache", ("466,000 tokens", "466,000개")),
+        ("gold", 2, {"model": "gold"}, 8, "", ()),
     ],
 )
-def test_embedded_model_on_few_cores_runs_one_conversation_at_a_time(
+def test_default_concurrency_by_server_and_cores(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     server: str,
     cores: int,
     options: dict[str, Any],
     default: int,
-    is_said: bool,
+    reason: str,
+    words: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr(module, "usable_cores", lambda: cores)
     run_options = RunOptions(**options)
@@ -59,6 +73,7 @@ def test_embedded_model_on_few_cores_runs_one_conversation_at_a_time(
     )
     opened = served_by(server)
     assert prepared.default_concurrency(opened, cores) == default
-    for locale, words in (("en", "One conversation at a time"), ("ko", "한 번에 하나씩")):
+    assert prepared.concurrency_reason(opened, cores) == reason
+    for locale, text in zip(("en", "ko"), words or ("", ""), strict=True):
         lines = list(prepared.concurrency_lines(opened, load_catalog(locale)))
-        assert [words in line and f"{cores}" in line for line in lines] == [True] * is_said
+        assert [text in line for line in lines] == [True] * bool(words)

@@ -16,8 +16,8 @@ from lhkit.cli.matrix import MatrixOptions, run_matrix
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.running import plan
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.models.base import ChatModel
-from lhkit.models.recorded.scripted import ScriptedModel, say
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.recorded.scripted import Reply, ScriptedModel, say
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +36,12 @@ SCENARIOS = """
 """
 
 
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    return json.dumps(value)
+
+
 class Bench:
     """A suite with two scenarios in a folder of its own."""
 
@@ -45,7 +51,7 @@ class Bench:
         self.settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None)
 
     async def play(self, arms: str, **top: Any) -> int:
-        lines = [f"{name} = {json.dumps(value)}" for name, value in top.items()]
+        lines = [f"{name} = {_toml(value)}" for name, value in top.items()]
         suite = self.folder / "suite.toml"
         shared = [] if "scenarios" in top else ['scenarios = ["two.yaml"]']
         text = "\n".join([*shared, *lines, arms])
@@ -267,6 +273,178 @@ async def test_matrix_prompt_arm_changes_only_its_locale(
     assert await bench.play(arms.replace("brief", "kind")) == 0
     assert len(model_choices) == 1
     assert (bench.lines("default"), bench.lines("short")) == (2, 3)
+
+
+def hellos(count: int) -> str:
+    """Return scenarios of which a reply `hello` passes."""
+    return "".join(
+        f"- id: s{number}\n"
+        "  ac: AC-12\n"
+        f"  locale: {('ko', 'en')[number % 2]}\n"
+        '  world: {now: "2026-06-15T09:00:00+09:00"}\n'
+        "  turns: [{user: hi, reply: {contains_any: [hello]}}]\n"
+        for number in range(count)
+    )
+
+
+def serve_reader(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Serve a model that passes if the tool `list_habits` is described as good.
+
+    Returns:
+        The descriptions that it read.
+    """
+    read: list[str] = []
+
+    def answer(request: ModelRequest) -> Reply:
+        (tool,) = (tool for tool in request.tools if tool.name == "list_habits")
+        read.append(tool.description)
+        return say("hello" if "good" in tool.description else "what?")
+
+    @asynccontextmanager
+    async def opened(
+        choice: app.ModelChoice, _settings: Settings, **_: object
+    ) -> AsyncIterator[ChatModel]:
+        reported = {"model": choice.name, "base_url": "http://box:1", "dialect": "openai"}
+        yield ScriptedModel(answer, identity=ModelIdentity(**reported))
+
+    monkeypatch.setattr(matrix_module, "open_model", opened)
+    return read
+
+
+WORDINGS = """
+[[arms.models]]
+name = "mine"
+base_url = "http://box:1"
+
+[descriptions.bad]
+list_habits = "bad"
+
+[descriptions.good]
+list_habits = {ko = "좋은 good", en = "good"}
+"""
+
+
+@pytest.mark.parametrize("locale", ["en", "ko"])
+async def test_matrix_chooses_descriptions_on_one_half(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    locale: str,
+) -> None:
+    read = serve_reader(monkeypatch)
+    (bench.folder / "two.yaml").write_text(hellos(24), encoding="utf-8")
+    bench.settings = bench.settings.model_copy(update={"locale": locale})
+    assert await bench.play(WORDINGS, halves_seed=5) == 0
+    assert {"bad", "good", "좋은 good"} < set(read)
+    printed = " ".join(capsys.readouterr().out.split())
+    better, seed, not_compared = {
+        "en": (
+            "good is better than default on the half that did not choose it: +100.0 ",
+            "Random halves (seed 5): 12 scenarios to choose, 12 scenarios to compare",
+            "vs. first arm: paired",
+        ),
+        "ko": (
+            "good 쪽이 default보다 낫습니다. 고르는 데 쓰지 않은 절반에서, 샘플 12개에서 +100.0 ",
+            "(시드 5): 시나리오 12개로 고르고 12개로 비교합니다.",
+            "차이: 같은 샘플",
+        ),
+    }[locale]
+    assert better in printed
+    assert seed in printed
+    assert not_compared not in printed
+    halves = json.loads((bench.folder / "runs" / "suite" / "halves.json").read_bytes())
+    assert halves["seed"] == 5
+    assert sorted(halves["choosing"] + halves["reporting"]) == sorted(f"s{n}" for n in range(24))
+    (choice,) = halves["choices"]
+    assert (choice["chosen"], choice["outcome"]) == ("good", "better")
+    assert choice["passed"]["bad"] == {"choosing": 0, "reporting": 0}
+
+
+async def test_matrix_calls_nothing_better_if_descriptions_are_equal(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_reader(monkeypatch)
+    (bench.folder / "two.yaml").write_text(hellos(24), encoding="utf-8")
+    await bench.play(WORDINGS.replace(" good", " bad").replace('"good"', '"bad"'))
+    assert "default stays: no other arm passed more" in " ".join(capsys.readouterr().out.split())
+
+
+async def test_matrix_runs_only_the_arm_whose_descriptions_changed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = serve_reader(monkeypatch)
+    await bench.play(WORDINGS)
+    assert len(read) == 6
+    read.clear()
+    capsys.readouterr()
+    await bench.play(WORDINGS)
+    assert read == []
+    assert capsys.readouterr().out.count("complete, not run again") == 3
+    await bench.play(WORDINGS.replace('"bad"', '"worse"'))
+    assert read == ["worse", "worse"]
+    assert (bench.lines("default"), bench.lines("bad"), bench.lines("good")) == (2, 4, 2)
+
+
+async def test_matrix_chooses_descriptions_for_each_model(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[arms]\nmodels = ["gold", "silent"]\n[descriptions.short]\nlist_habits = "x"'
+    assert await bench.play(text, tool_descriptions={"add_habit": "y"}) == 0
+    printed = capsys.readouterr().out
+    assert "gold-default stays" in printed
+    assert "silent-default stays" in printed
+    for arm, described in (("gold-default", ["y"]), ("silent-short", ["x", "y"])):
+        manifest = bench.folder / "runs" / "suite" / arm / "manifest.json"
+        tools = json.loads(manifest.read_bytes())["locales"]["en"]["tools"]
+        texts = {tool["name"]: tool["description"] for tool in tools}
+        assert [texts[name] for name in ("list_habits", "add_habit")][
+            -len(described) :
+        ] == described
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            'list_habit = "x"',
+            r"suite.toml: descriptions.short: list_habit: there is no tool 'list_habit': "
+            "did you mean list_habits?",
+        ),
+        (
+            '"add_habit.anchor" = "x"',
+            "suite.toml: descriptions.short: add_habit.anchor: the tool 'add_habit' has no "
+            "parameter 'anchor': did you mean anchor_when?",
+        ),
+        ('list_habits = " "', "suite.toml: descriptions.short.list_habits: must be more than"),
+        ("list_habits = 3", "suite.toml: descriptions.short.list_habits: must be a text or"),
+        ("list_habits = {ko = 3}", "suite.toml: descriptions.short.list_habits.ko: must be a text"),
+        ("list_habits = {}", "suite.toml: descriptions.short: list_habits: has no text"),
+        (
+            'list_habits = {kr = "x"}',
+            "suite.toml: descriptions.short: list_habits: there is no language 'kr': choose one "
+            "of en, ko",
+        ),
+        (
+            'add_habit.anchor_when = "x"',
+            "suite.toml: descriptions.short: add_habit: write the description of a parameter as "
+            '"add_habit.anchor_when" = "…"',
+        ),
+        ("", "suite.toml: descriptions.short: has no texts"),
+        (
+            'list_habits = "x"\n[arms]\ndescriptions = ["shorter"]',
+            "suite.toml: arms.descriptions: there is no [descriptions.shorter]. Use one of "
+            "default, short, or write that table.",
+        ),
+    ],
+)
+async def test_matrix_refuses_descriptions_that_fit_no_tool(
+    bench: Bench, text: str, complaint: str
+) -> None:
+    arms = "" if "[arms]" in text else '\n[arms]\nmodels = ["gold"]'
+    with pytest.raises(UsageError) as raised:
+        await bench.play(f"[descriptions.short]\n{text}{arms}")
+    assert complaint in str(raised.value)
+    assert not (bench.folder / "runs").exists()
 
 
 async def test_matrix_reruns_folder_of_another_condition(

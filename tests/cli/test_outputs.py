@@ -88,6 +88,10 @@ lint doubtful
 lint tools.py
 mutate --fail-under 100 --limit 2
 matrix suite.toml
+matrix suite1.toml
+matrix suite2.toml
+matrix suite3.toml
+matrix suite4.toml
 matrix broken.toml
 matrix none.toml
 doctor --base-url http://127.0.0.1:9
@@ -102,6 +106,13 @@ serve org/m --weights none
 nope
 """
 SUITE = 'scenarios = "."\n[arms]\nmodels = ["gold", "silent"]\nusers = ["careful", "hasty"]\n'
+WORDINGS = (
+    'models = ["gold", "silent"]\n[descriptions.other]\nadd_item = "x"',
+    'models = ["gold"]\n[descriptions.other]\nadd_items = "x"',
+    'models = ["gold"]\n[descriptions.other]\nadd_item = {name = "x"}\nremove_item = {xx = "y"}',
+    'models = ["gold"]\n[descriptions.other]\n"add_item.nam" = "x"\n[descriptions.empty]',
+)
+"""Arms of suites with other descriptions, all but the first with mistakes."""
 BROKEN_SUITE = 'scenarios = 5\nrepeats = 0\ncolour = 1\n[arms]\nmodels = []\nconstraints = ["x"]\n'
 
 NAMES = frozenset(
@@ -144,6 +155,9 @@ def write_project(folder: Path, locale: str) -> None:
         'toolset = "tools.py:toolset"\nscenarios = "a.scenario.yaml"'
     )
     (folder / "suite.toml").write_text(SUITE.replace('"."', '"a.scenario.yaml"'))
+    for number, arms in enumerate(WORDINGS, start=1):
+        text = f'scenarios = "a.scenario.yaml"\n[arms]\n{arms}\n'
+        (folder / f"suite{number}.toml").write_text(text)
     (folder / "broken.toml").write_text(BROKEN_SUITE)
     (folder / "broken.json").write_text(
         '[{"messages": 5}, {"x": 1}, {"messages": [{"role": "x"}]}]'

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lhkit import app, embedded
+from lhkit.base.accelerators import Accelerator
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.files import file_sha256
 from lhkit.cli.serve import serve_line
@@ -23,7 +24,7 @@ from lhkit.models.client.openai_chat import OpenAiHttp
 from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.precision import DTYPES, Dtype, choose_precision
 from lhkit.models.serving import gemma, vllm_server
-from lhkit.models.serving.vllm_server import Device
+from lhkit.models.serving.vllm_server import SAMPLER, Device
 from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
@@ -32,6 +33,7 @@ from tests.models.test_vllm_options import help_of
 
 pytestmark = pytest.mark.anyio
 
+H200 = Accelerator(name="NVIDIA H200", driver="580.159.04", capability=9.0)
 REAL_PRINTED = vllm_server.read_help
 
 
@@ -92,7 +94,7 @@ async def test_serve_leaves_out_options_unknown_to_vllm(
 
 
 @pytest.mark.parametrize(("installed", "is_gpu"), [("0.25.1", True), ("0.25.1+cpu", False)])
-async def test_serve_embedded_lets_vllm_choose_dtype_on_gpu(
+async def test_serve_embedded_uses_the_card_of_a_gpu_build(
     installed: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -102,15 +104,41 @@ async def test_serve_embedded_lets_vllm_choose_dtype_on_gpu(
 ) -> None:
     monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
     monkeypatch.setattr(gemma, "installed_version", lambda *_: installed)
+    monkeypatch.setattr(gemma, "accelerators", lambda: (H200,))
+    monkeypatch.delenv(SAMPLER, raising=False)
     settings = Settings(cache_dir=tmp_path / "cache", locale="en")
     assert await serve_model(ServeOptions(dry_run=True), settings) == 0
-    words = shlex.split(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    words = shlex.split(printed.out)
     assert words[words.index("--max-num-seqs") + 1] == ("256" if is_gpu else "16")
     assert ("--enforce-eager" in words) != is_gpu
     assert ("--block-size" in words) != is_gpu
     assert ("--stream-interval" in words) == is_gpu
     assert any("VLLM_CPU" in word for word in words) != is_gpu
-    assert ("--dtype" not in words) == is_gpu
+    assert ("On NVIDIA H200, bfloat16." in printed.err) == is_gpu
+    assert (f"{SAMPLER}=0 saves about 95 s" in printed.err) == is_gpu
+    assert (f"{SAMPLER}=0" in words) == is_gpu
+    assert ("lhkit-device-NVIDIA%20H200" in words) == is_gpu
+    if is_gpu:
+        assert words[words.index("--dtype") + 1] == "bfloat16"
+        assert {"lhkit-dtype-bfloat16", "lhkit-max-num-seqs-256"} <= {*words}
+
+
+async def test_serve_keeps_the_users_choice_of_the_sampler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemma, "installed_version", lambda *_: "0.25.1")
+    monkeypatch.setattr(gemma, "accelerators", lambda: (H200,))
+    monkeypatch.setattr(serve_line, "accelerators", lambda: (H200,))
+    settings = Settings(cache_dir=tmp_path, locale="en")
+    for value, is_set in ((None, True), ("1", False)):
+        if value is not None:
+            monkeypatch.setenv(SAMPLER, value)
+        for options in (ServeOptions(dry_run=True), ServeOptions(model=OTHER, dry_run=True)):
+            assert await serve_model(options, settings) == 0
+            printed = capsys.readouterr()
+            assert (f"{SAMPLER}=0" in shlex.split(printed.out)) == is_set
+            assert (SAMPLER in printed.err) == is_set
 
 
 FAKE_API_SERVER = """
@@ -251,7 +279,8 @@ async def test_serve_folder_reports_hash_unless_dry_run(
     await serve_model(ServeOptions(model=str(folder), dry_run=dry_run), settings)
     words = shlex.split(capsys.readouterr().out)
     alias = weights_alias(await weights_sha256(folder, tmp_path))
-    named = [] if dry_run else ["--served-model-name", str(folder), alias]
+    named = ["--served-model-name", str(folder), alias, "lhkit-max-num-seqs-256"]
+    named = [] if dry_run else named
     assert words[words.index("--max-num-seqs") + 2 :] == named
 
 

@@ -218,9 +218,9 @@ async def connected(server: "FakeVllm", **endpoint: Any) -> AsyncIterator[Any]:
 class FakeVllm:
     """Serves on 127.0.0.1; the behaviours answer `/v1/completions` and the chat, in order.
 
-    The port is a free one unless it is given. `routes` replaces or adds other paths. `bodies` and
-    `headers` keep what came, `connections` who brought it; `was_left` is set when a client went
-    away before its response was complete.
+    Each request has a connection of its own. The port is a free one unless it is given. `routes`
+    replaces or adds other paths. `bodies` and `headers` keep what came; `was_left` is set when a
+    client went away before its response was complete.
     """
 
     def __init__(
@@ -241,7 +241,6 @@ class FakeVllm:
         self.base_url = ""
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
-        self.connections: set[Any] = set()
         self.was_left = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -263,12 +262,13 @@ class FakeVllm:
         self.headers.append(dict(request.headers))
         behaviour = self._routes.get(request.path, answers(404, NOT_FOUND))
         try:
-            return await behaviour(request)
+            response = await behaviour(request)
         except (asyncio.CancelledError, ConnectionResetError):
             self.was_left.set()
             raise
+        response.force_close()
+        return response
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.json())
-        self.connections.add(request.transport)
         return await self._behaviours.pop(0)(request)

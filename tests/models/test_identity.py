@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import pytest
 
+from lhkit.base.accelerators import Accelerator
 from lhkit.base.errors import UnknownModelError
+from lhkit.base.locales import load_catalog
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.models.client.identity import server_aliases
-from lhkit.models.client.served import default_concurrency
 from lhkit.models.precision import DTYPES, Dtype, choose_precision
 from lhkit.models.serving import gemma
 from lhkit.models.serving.gemma import expected_identity, served_dtype
-from lhkit.models.serving.vllm_server import ServerSettings
 from tests.models.fake_vllm import FakeVllm, answers, connected
 from tests.rows import check_rows
 
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.anyio
 
 
 HASH = "3fa9" * 16
+H200 = Accelerator(name="NVIDIA H200", driver="580.159.04", capability=9.0)
+T4 = Accelerator(name="Tesla T4", driver="580.159.04", capability=7.5)
 
 
 async def identity_of(entries: Iterable[dict[str, Any]], **endpoint: Any) -> ModelIdentity:
@@ -74,10 +76,41 @@ async def test_identity_reads_hash_and_dtype_from_the_aliases(
         await identity_of([*names, adapter])
 
 
-def test_served_dtype_is_auto_on_a_graphics_card(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cards", "config", "dtype", "words"),
+    [
+        ([H200], None, "bfloat16", ("On NVIDIA H200, bfloat16.", "NVIDIA H200에서 bfloat16로")),
+        ([H200], {"dtype": "bfloat16"}, "bfloat16", ("On NVIDIA H200, bfloat16.", "NVIDIA H200")),
+        ([H200], {"torch_dtype": "float16"}, "auto", ("vLLM chooses", "vLLM이 고릅니다")),
+        ([H200], {"dtype": "bfloat16", "quantization_config": {"bits": 4}}, "auto", ("vLLM",)),
+        ([T4], None, "auto", ("On Tesla T4; vLLM chooses", "Tesla T4에서")),
+        ([], None, "auto", ("nvidia-smi does not report", "nvidia-smi로 볼 수 없는")),
+    ],
+)
+def test_served_precision_on_a_graphics_card(
+    cards: list[Accelerator],
+    config: dict[str, Any] | None,
+    dtype: str,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gemma, "installed_version", {"vllm": "0.32.0"}.get)
-    assert (served_dtype(None), served_dtype("float32")) == ("auto", "float32")
+    monkeypatch.setattr(gemma, "accelerators", lambda: tuple(cards))
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    folder = None if config is None else tmp_path
+    precision = gemma.served_precision(None, folder)
+    assert precision.dtype == served_dtype(None, folder) == dtype
+    for locale, text in zip(("en", "ko"), words, strict=False):
+        assert text in precision.describe(load_catalog(locale))
+    assert served_dtype("float32") == "float32"
     assert server_aliases(weights_sha256="", dtype="auto") == ()
+
+
+def test_served_dtype_of_a_cpu_build_is_that_of_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gemma, "accelerators", lambda: (H200,))
     monkeypatch.setattr(gemma, "installed_version", {"vllm": "0.32.0+cpu"}.get)
     assert served_dtype(None) == choose_precision().dtype
 
@@ -100,10 +133,3 @@ def test_expected_identity_is_unknown_without_one_vllm(
     monkeypatch.setattr(gemma, "installed_version", installed.get)
     fields = {"weights_sha256": HASH, "dialect": "json"}
     assert expected_identity("gemma", tmp_path, **fields, constraint="off") is None
-
-
-def test_default_concurrency_is_the_batch_size_of_our_server(tmp_path: Path) -> None:
-    ours = ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
-    vllm = ModelIdentity(model="gemma", server="vllm 0.32.0")
-    assert default_concurrency(vllm) == ours.max_num_seqs
-    assert default_concurrency(replace(vllm, server="unknown server")) == 8

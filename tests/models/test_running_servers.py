@@ -3,6 +3,7 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -87,6 +88,23 @@ async def test_find_running_server_compares_the_folder(tmp_path: Path, here: Run
     assert await find_running_server(tmp_path, NAME, model=Path("/weights")) == here
     assert await find_running_server(tmp_path, NAME, model=Path("/other")) is None
     assert path.exists()
+
+
+async def test_register_server_keeps_the_dtype_that_vllm_chose(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(
+        "(APIServer pid=1) INFO non-default args: {'dtype': 'auto'}\n"
+        "(EngineCore pid=2) INFO 11-28 [core.py:114] Initializing a V1 LLM engine (v0.25.1) with "
+        "config: model='m', trust_remote_code=False, dtype=torch.float16, max_seq_len=8192\n",
+        encoding="utf-8",
+    )
+    plan = ServerSettings(model=tmp_path, served_name=NAME, log_path=log)
+    assert plan.started_dtype() == "float16"
+    server = VllmServer(plan)
+    server._reaper = cast(Any, psutil.Process())  # of this process, which lives
+    async with register_server(tmp_path, server) as running:
+        assert running.dtype == "float16"
+    assert replace(plan, log_path=tmp_path / "none").started_dtype() == ""
 
 
 async def test_find_running_server_compares_the_dtype(tmp_path: Path, here: RunningServer) -> None:

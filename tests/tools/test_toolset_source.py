@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,31 @@ def test_source_of_a_package_has_the_packages_of_its_project(
 def test_source_has_modules_that_are_imported_by_a_call(folder: Path, line: str) -> None:
     reference = f"{folder}/kitchen.py:tools"
     text = f"{TOOLS}\nimport importlib\n\ndef later():\n    {line}\n"
+    (folder / "kitchen.py").write_text(text, encoding="utf-8")
+    before = fresh(reference)
+    (folder / "unused.py").write_text("# changed\n", encoding="utf-8")
+    assert fresh(reference) != before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "try: import unused\nfinally: pass",
+        "try: pass\nexcept ValueError: import unused",
+        "try: pass\nexcept* ValueError: import unused",
+        "try: pass\nexcept ValueError: pass\nelse: import unused",
+        "try: pass\nfinally: import unused",
+        "if False: pass\nelif True: import unused",
+        "while False: import unused",
+        "for _ in (): pass\nelse: from unused import N",
+        "with open('x'): import unused",
+        "match 1:\n    case 1: import unused",
+        "class A:\n    def f(self):\n        async def g(): import unused",
+    ],
+)
+def test_source_has_modules_that_are_imported_in_a_statement(folder: Path, statement: str) -> None:
+    reference = f"{folder}/kitchen.py:tools"
+    text = f"{TOOLS}\ndef later():\n{textwrap.indent(statement, '    ')}\n"
     (folder / "kitchen.py").write_text(text, encoding="utf-8")
     before = fresh(reference)
     (folder / "unused.py").write_text("# changed\n", encoding="utf-8")

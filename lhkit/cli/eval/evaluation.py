@@ -27,9 +27,15 @@ from lhkit.harness.running.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.address import require_address
 from lhkit.models.base import ModelRequest
-from lhkit.models.client import served
+from lhkit.models.client.capacity import (
+    MAX_NUM_SEQS,
+    UNKNOWN_CONCURRENCY,
+    Capacity,
+    default_capacity,
+    read_capacity,
+)
 from lhkit.models.client.identity import LLAMA_CPP
-from lhkit.models.client.served import MAX_NUM_SEQS, UNKNOWN_CONCURRENCY, require_constraint
+from lhkit.models.client.served import require_constraint
 from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.models.serving.server import StartProgress
 from lhkit.scale import Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
@@ -49,20 +55,27 @@ class OpenedModel:
         source: the model; with `replicas` it only carries their identity.
         server_s: seconds that a server took to start for it.
         replicas: run the samples instead of this process.
+        asked: what the server reports of its capacity; None if it was not asked.
     """
 
     source: ModelSource
     server_s: float = 0.0
     replicas: RaySampleRunner | None = None
+    asked: Capacity | None = None
+
+    @property
+    def capacity(self) -> Capacity:
+        """What the server reports of its capacity, or the default for such a server."""
+        if callable(self.source):
+            return Capacity(conversations=UNKNOWN_CONCURRENCY, source="unknown")
+        return self.asked or default_capacity(self.source.identity)
 
     @property
     def concurrency(self) -> int:
         """Default number of conversations at once on a machine with enough cores."""
         if self.replicas is not None:
             return min(MAX_CONCURRENCY, self.replicas.concurrency)
-        if callable(self.source):
-            return UNKNOWN_CONCURRENCY
-        return min(MAX_CONCURRENCY, served.default_concurrency(self.source.identity))
+        return min(MAX_CONCURRENCY, self.capacity.conversations)
 
     def warnings(self, catalog: Catalog) -> Iterator[str]:
         """Yield how many replicas died."""
@@ -99,12 +112,33 @@ class Evaluation:
         is_slow = source.identity.server.startswith(LLAMA_CPP) and cores < FEW_CORES
         return 1 if is_slow else opened.concurrency
 
+    def concurrency_reason(self, opened: OpenedModel, cores: int) -> str:
+        """Return why so many conversations run at once.
+
+        Returns:
+            `asked` (by an option), `few_cores`, `replicas`, or the source of the capacity; empty
+            for a script.
+        """
+        if self.prepared.options.concurrency is not None:
+            return "asked"
+        if opened.replicas is not None:
+            return "replicas"
+        if self.is_scripted:
+            return ""
+        is_slow = self.default_concurrency(opened, cores) < opened.concurrency
+        return "few_cores" if is_slow else opened.capacity.source
+
     def concurrency_lines(self, opened: OpenedModel, catalog: Catalog) -> Iterator[str]:
-        """Yield why one conversation runs at a time, where nobody asked for that."""
+        """Yield how many conversations run at once and why, unless an option says it."""
         cores = usable_cores()
-        default = self.default_concurrency(opened, cores)
-        if self.prepared.options.concurrency is None and default < opened.concurrency:
-            yield catalog.text("eval.one_at_a_time", cores=cores)
+        reason = self.concurrency_reason(opened, cores)
+        if reason not in {"", "asked", "replicas"}:
+            yield catalog.text(
+                f"eval.at_once.{reason}",
+                cores=cores,
+                count=self.default_concurrency(opened, cores),
+                tokens=f"{opened.capacity.cache_tokens:,}",
+            )
 
     def policy_lines(self, opened: OpenedModel, catalog: Catalog, file: str = "") -> list[str]:
         """Return what the policy of approvals lets run unasked, or why it does not apply."""
@@ -114,13 +148,15 @@ class Evaluation:
 
     async def run(self, opened: OpenedModel, provenance: Provenance, **arguments: Any) -> Run:
         """Run the missing samples; `arguments` are passed on to `run_prepared`."""
+        cores = usable_cores()
+        reason = self.concurrency_reason(opened, cores)
         return await run_prepared(
             self.prepared,
             opened.source,
             runner=opened.replicas,
             run_dir=self.folder,
-            concurrency=self.default_concurrency(opened, usable_cores()),
-            provenance=provenance,
+            concurrency=self.default_concurrency(opened, cores),
+            provenance=replace(provenance, concurrency_reason=reason),
             **arguments,
         )
 
@@ -157,7 +193,7 @@ class Evaluation:
             server_s = progress.elapsed_s
 
         async with open_model(choice, settings, record_start) as model:
-            yield OpenedModel(source=model, server_s=server_s)
+            yield OpenedModel(source=model, server_s=server_s, asked=await read_capacity(model))
 
     def _is_recorded(self, source: ModelSource) -> bool:
         """Return whether the run folder has every sample of a model."""
@@ -282,4 +318,5 @@ async def read_provenance(settings: Settings) -> Provenance:
     else:
         output, _ = await process.communicate()
         commit = output.decode().strip() or None
-    return Provenance(started_at=settings.now(), git_commit=commit, hardware=hardware())
+    machine = await asyncio.to_thread(hardware)
+    return Provenance(started_at=settings.now(), git_commit=commit, hardware=machine)

@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show which tools need their confirmation card, at a budget of risk.",
     ),
     "chat": ("chat.chat", "Chat in the terminal; each write asks y/N first."),
-    "chats": ("chat.chats", "List, show or delete recorded chats."),
+    "chats": ("chat.chats", "List, show or delete recorded chats, and draft scenarios from them."),
     "compare": ("compare", "Compare runs sample by sample."),
     "demo": ("demo.demo", "Play scripted conversations and show what the gate stops."),
     "doctor": ("doctor", "Check this machine and a server, and say what to do next."),

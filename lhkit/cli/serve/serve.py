@@ -96,7 +96,7 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     running = await _find_running(name, weights, settings)
     if running is not None:
         return _print_served(name, running, settings)
-    print_dtype(settings)
+    print_dtype(settings, weights)
     with setup_progress(settings.locale) as reports:
         server = await _create_server(name, reports, options, settings)
         if isinstance(server.settings, ServerSettings):

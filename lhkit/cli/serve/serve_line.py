@@ -13,12 +13,14 @@ import typer
 from rich.console import Console
 
 from lhkit import app, embedded
+from lhkit.base.accelerators import accelerators
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.files import file_sha256
 from lhkit.base.locales import load_catalog
 from lhkit.cli.frame.command import Options
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import DtypeOption, RuntimeOption
+from lhkit.models.client.capacity import MAX_NUM_SEQS
 from lhkit.models.client.chat_template import folder_family
 from lhkit.models.client.identity import server_aliases, weights_alias
 from lhkit.models.families import family_of
@@ -26,15 +28,23 @@ from lhkit.models.names import EMBEDDED_NAMES
 from lhkit.models.precision import ServedDtype, choose_precision
 from lhkit.models.runtimes import LLAMA_CPP
 from lhkit.models.serving import gguf_serving
-from lhkit.models.serving.gemma import served_dtype, served_precision, serving_plan
+from lhkit.models.serving.gemma import (
+    is_for_gpu,
+    served_device,
+    served_dtype,
+    served_precision,
+    serving_plan,
+)
 from lhkit.models.serving.llama_cpp_server import LlamaCppSettings, light_adapter, require_llama_cpp
 from lhkit.models.serving.vllm_server import (
     CPU_SERVER,
+    GPU_SEQS,
     Device,
     ServerSettings,
     filter_options,
     fit_installed_vllm,
     known_options,
+    sampler_environment,
     serve_command,
     with_lora,
 )
@@ -127,13 +137,21 @@ async def run_serve_line(model: str, options: ServeOptions, settings: Settings) 
     if not dry_run:
         is_folder = await asyncio.to_thread(Path(model).is_dir)
         sha256 = await weights_sha256(Path(model), settings.cache_dir) if is_folder else ""
-        aliases = server_aliases(weights_sha256=sha256, dtype=dtype)
-        command = (*command, *(("--served-model-name", model, *aliases) if aliases else ()))
+        aliases = server_aliases(
+            weights_sha256=sha256,
+            dtype=dtype,
+            device=served_device() if device == "gpu" else "",
+            max_num_seqs=GPU_SEQS if device == "gpu" else MAX_NUM_SEQS,
+        )
+        command = (*command, "--served-model-name", model, *aliases)
     if options.lora is not None:
         lora = await read_lora(options.lora, settings.cache_dir, base=model, base_sha256=sha256)
         command = (*command, *lora.options)
     command, left_out = filter_options(command, supported)
     print_left_out(left_out, settings)
+    if device == "gpu" and accelerators() and (variables := sampler_environment()):
+        _print_note(load_catalog(settings.locale).text("dtype.sampler"))
+        command = ("env", *(f"{name}={value}" for name, value in variables.items()), *command)
     _print_line(command)
     return ExitCode.OK if dry_run else await _run_vllm(command)
 
@@ -175,7 +193,7 @@ async def print_embedded_line(model: str, options: ServeOptions, settings: Setti
         plan = with_lora(plan, lora)
     print_left_out(plan.left_out, settings)
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
-    print_dtype(settings)
+    print_dtype(settings, weights)
     _print_line(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
     return ExitCode.OK
 
@@ -189,7 +207,7 @@ async def fitted_plan(
         folder,
         settings.cache_dir,
         settings.now(),
-        dtype=served_dtype(settings.dtype),
+        dtype=served_dtype(settings.dtype, options.weights),
         port=options.port,
         server_parser=options.server_parser,
         compiled=options.compiled,
@@ -212,12 +230,14 @@ def folder_name(weights: Path) -> str:
     return name
 
 
-def print_dtype(settings: Settings) -> None:
-    """Print the dtype that vLLM will use."""
+def print_dtype(settings: Settings, weights: Path | None = None) -> None:
+    """Print the device and the dtype that vLLM will use, and what is set for a card."""
     if settings.runtime == LLAMA_CPP:
         return  # it is a property of the file
-    precision, catalog = served_precision(settings.dtype), load_catalog(settings.locale)
-    _print_note(precision.describe(catalog) if precision else catalog.text("dtype.device"))
+    catalog = load_catalog(settings.locale)
+    _print_note(served_precision(settings.dtype, weights).describe(catalog))
+    if is_for_gpu() and sampler_environment():
+        _print_note(catalog.text("dtype.sampler"))
 
 
 def print_dialect(

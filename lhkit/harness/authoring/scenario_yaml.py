@@ -25,6 +25,12 @@ def literal(value: Any) -> Any:
     return {"equals": value} if is_ambiguous else value
 
 
+def value_of(matcher: Any) -> Any:
+    """Return the value of a matcher that `literal` has returned."""
+    is_wrapped = isinstance(matcher, dict) and matcher.keys() == {"equals"}
+    return matcher["equals"] if is_wrapped else matcher
+
+
 def literals(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return matchers for exactly the values of a row or of arguments."""
     return {name: literal(value) for name, value in fields.items()}

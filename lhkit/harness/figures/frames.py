@@ -458,4 +458,5 @@ LATENCY: Columns = (
     Column("model", _TEXT, _identity("model"), "name of the model"),
     Column("dialect", _TEXT, _identity("dialect"), "dialect of the model"),
     Column("dtype", _TEXT, _identity("dtype"), "number type; empty if not reported"),
+    Column("device", _TEXT, _identity("device"), "graphics card; empty if not reported"),
 )

@@ -301,6 +301,7 @@ class Arm:
         comparison: with the first run; None for the first.
         p_first: the p-value of that comparison, corrected (Holm) for all pairs of runs.
         p_best: as `p_first`, of the comparison with the run of the highest pass rate; None for it.
+            By the always-valid test: that it is no worse than each other run.
         is_powerless: whether no result of this run could have been significantly worse than that.
     """
 

@@ -64,12 +64,14 @@ class SequentialTest:
     Attributes:
         margin: 0 to 1: a decrease of this size is tested.
         largest: the most pairs of a scenario, known before the first is looked at.
+        limit: the logarithm of the e-value of one side that decides.
         direction: 1 (above), -1 (below), 0 while it is undecided. It never changes afterwards.
         looked: the scenarios looked at until the decision, else all.
     """
 
     margin: float
     largest: int
+    limit: float = LOG_LIMIT
     direction: int = 0
     looked: int = 0
     _log_wealth: _Numbers = field(default_factory=lambda: np.zeros((2, len(BETS))))
@@ -85,7 +87,7 @@ class SequentialTest:
         excess = np.array((sum(gains) + self.margin * len(gains)) / self.largest)
         self._log_wealth += log_factors(excess, -self.margin)
         self.looked += 1
-        above, below = (_log_mean(self._log_wealth) >= LOG_LIMIT).tolist()
+        above, below = (_log_mean(self._log_wealth) >= self.limit).tolist()
         self.direction = int(above) - int(below)
 
 
@@ -125,8 +127,7 @@ def sequential_result(
     for test in tests:
         for gains in filled:
             test.add(gains)
-    counts = [(sum(each), len(each)) for each in filled or [()]]
-    sums, sizes = np.array(counts, dtype=float).T / largest
+    sums, sizes = _counts(filled, largest)
     most = float(_peaks(sums, sizes, 0.0).max())
     return SequentialResult(
         direction=tests[0].direction,
@@ -135,6 +136,21 @@ def sequential_result(
         interval=Interval(low=_limit(sums, sizes, side=0), high=_limit(sums, sizes, side=1)),
         p_value=float(min(1.0, 2 * np.exp(-most))),
     )
+
+
+def one_sided_p_values(clusters: Iterable[Sequence[int]], *, largest: int) -> tuple[float, float]:
+    """Return the p-values of "no increase" and of "no decrease", valid after any scenario.
+
+    The inverse of an e-value is a p-value (Vovk and Wang 2021, E-values: calibration, combination
+    and applications, Annals of Statistics 49(3)); that of the largest so far is always valid.
+
+    Args:
+        clusters: as for `sequential_result`.
+        largest: as for `SequentialTest`.
+    """
+    peaks = _peaks(*_counts([each for each in clusters if each], largest), 0.0)
+    above, below = np.exp(-np.maximum(peaks, 0.0)).tolist()
+    return above, below
 
 
 def in_random_order(samples: Iterable[SampleId], seed: int) -> Mapping[str, list[SampleId]]:
@@ -158,6 +174,13 @@ def least_losses(margin: float) -> int | None:
         growth += 1
         test.add([-1])
     return growth
+
+
+def _counts(clusters: Sequence[Sequence[int]], largest: int) -> tuple[_Numbers, _Numbers]:
+    """Return sums and sizes of clusters, divided by the size of the largest."""
+    counts = [(sum(each), len(each)) for each in clusters or [()]]
+    sums, sizes = np.array(counts, dtype=float).T / largest
+    return sums, sizes
 
 
 def _log_mean(log_wealth: _Numbers) -> _Numbers:

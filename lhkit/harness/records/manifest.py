@@ -80,6 +80,9 @@ class Invocation(_Part):
 
     Attributes:
         ended_at: None while it runs, or if it was killed.
+        concurrency_reason: why so many samples ran at once: `asked` (an option), `batch` (the
+            server's batch size), `cache` (the size of its cache), `vllm` (one that reports
+            neither), `few_cores`, `replicas`, `unknown`; empty for a script or a caller of Python.
         order_seed: the seed of the random order of the scenarios; None for that of their files.
         kept: the samples reused from earlier invocations.
         changes: differences from the previous invocation that made samples outdated.
@@ -95,6 +98,7 @@ class Invocation(_Part):
     started_at: _Moment | None = None
     ended_at: _Moment | None = None
     concurrency: _Count = 1
+    concurrency_reason: str = ""
     order_seed: _Count | None = None
     kept: _Count = 0
     completed: _Count = 0
@@ -207,6 +211,7 @@ class Provenance:
         command: the command line, if there was one.
         setup_s: seconds of setup before `replay`, without `server_s`; None if not measured.
         server_s: seconds until a server had started for it; None if not measured.
+        concurrency_reason: as of `Invocation`.
     """
 
     started_at: datetime | None = None
@@ -215,6 +220,7 @@ class Provenance:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     setup_s: float | None = None
     server_s: float | None = None
+    concurrency_reason: str = ""
 
 
 def text_sha256(text: str) -> str:
@@ -231,7 +237,8 @@ def versions() -> dict[str, str]:
 
 
 _IDENTITY = (
-    *("model", "weights", "server", "dtype", "dialect", "template_sha256", "constraint"),
+    *("model", "weights", "server", "dtype", "device"),
+    *("dialect", "template_sha256", "constraint"),
     "stress",
 )
 _SAMPLING = ("max_tokens", "temperature", "seed")
@@ -246,10 +253,11 @@ class Change:
     """One difference between the configurations of two runs.
 
     Attributes:
-        what: model, weights, server, dtype, dialect, template_sha256 (of the chat template),
-            constraint, stress, sampling, logprobs, prompt, tools, tools_order, rendering (the
-            request format of a dialect), texts (the dispatcher's error messages), assistant (its
-            limits), context, user, approvals (the policy), code (of the tools), lhkit or scenario.
+        what: model, weights, server, dtype, device (graphics card), dialect, template_sha256 (of
+            the chat template), constraint, stress, sampling, logprobs, prompt, tools, tools_order,
+            rendering (the request format of a dialect), texts (the dispatcher's error messages),
+            assistant (its limits), context, user, approvals (the policy), code (of the tools),
+            lhkit or scenario.
         where: the locale, the scenario or the field.
         before: a name, a number or the start of a hash.
         after: as `before`.

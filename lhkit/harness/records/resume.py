@@ -164,7 +164,8 @@ def check_resumption(
         changes=tuple(
             change
             for change in (manifest_changes(before, after) if changed else ())
-            if (change.what != "scenario" or change.where in changed)
+            if change.what != "device"  # no content hash covers it
+            and (change.what != "scenario" or change.where in changed)
             and (change.what != "lhkit" or is_other_version)
         ),
         unverified=unverified_models(after) if kept else (),

@@ -112,7 +112,12 @@ class Journal:
 
 @contextmanager
 def open_journal(
-    folder: Path, *, wait_s: float = 0.0, reads: bool = True, file_name: str = RECORDS
+    folder: Path,
+    *,
+    wait_s: float = 0.0,
+    reads: bool = True,
+    file_name: str = RECORDS,
+    lock_name: str = _LOCK,
 ) -> Iterator[Journal]:
     """Lock a run folder, read its records, and open the file for appending.
 
@@ -121,11 +126,12 @@ def open_journal(
         wait_s: seconds to wait for another process to release it.
         reads: whether the existing records are read.
         file_name: the file to append to; pass `reads=False` if its lines are not records.
+        lock_name: the file to lock; another one than the run's in a folder that is not a run.
 
     Raises:
         RunError: the folder is in use or cannot be written, or a record is invalid.
     """
-    lock = FileLock(folder / _LOCK)
+    lock = FileLock(folder / lock_name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=wait_s)

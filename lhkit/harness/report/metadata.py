@@ -11,7 +11,7 @@ from lhkit.base.text import percent
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.results.results import Run
-from lhkit.harness.views.tables import constraint_text, time_line
+from lhkit.harness.views.tables import constraint_text, dtype_text, time_line
 
 
 def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str], ...]:
@@ -105,7 +105,8 @@ def _may_be_pasted(words: Sequence[str]) -> bool:
 
 def _model(model: ModelIdentity, catalog: Catalog) -> str:
     server = catalog.translate(model.server)
-    return " · ".join(filter(None, (model.title, server, model.dtype, model.base_url)))
+    parts = (model.title, server, dtype_text(model, catalog), model.device, model.base_url)
+    return " · ".join(filter(None, parts))
 
 
 def _hardware(values: Mapping[str, Any], catalog: Catalog) -> str:

@@ -18,10 +18,11 @@ from lhkit.harness.records.record import Verdict
 from lhkit.harness.report import charts
 from lhkit.harness.report.charts import Picture, picture
 from lhkit.harness.report.metadata import run_metadata
+from lhkit.harness.report.page_samples import PagePart, flip_parts, left_out_line, sample_parts
 from lhkit.harness.results.history import History
 from lhkit.harness.results.results import Run
 from lhkit.harness.views.approvals import approvals_table
-from lhkit.harness.views.html import NO_AC, asset, failed_samples_first, render
+from lhkit.harness.views.html import NO_AC, asset, render
 from lhkit.harness.views.tables import (
     Table,
     claim_table,
@@ -43,7 +44,7 @@ _CHART_WIDTH = 360  # pixels, next to a table
 class Section:
     """A section of the page: tables with a chart.
 
-    `groups` are collapsed tables; the flips of `comparison` are listed below them.
+    `groups` are collapsed tables; `flips` are listed below them.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Section:
     chart: Picture | None = None
     groups: tuple[Table, ...] = ()
     sentence: str = ""
-    comparison: Comparison | None = None
+    flips: Sequence[PagePart] = ()
 
 
 def html_page(
@@ -62,6 +63,7 @@ def html_page(
     name: str,
     comparison: Comparison | None = None,
     findings: Sequence[str] | None = None,
+    is_whole: bool = False,
 ) -> str:
     """Return the HTML page of a run.
 
@@ -71,11 +73,14 @@ def html_page(
         name: the name of the run.
         comparison: with an earlier run.
         findings: the thresholds that are not reached, as sentences; None if there were none.
+        is_whole: whether the page has all samples of a large run, whatever its size (see
+            `page_samples`).
 
     Raises:
         MissingPackageError: altair or vl-convert is not installed.
     """
-    summary = run.summary()
+    summary, samples = run.summary(), sample_parts(run, catalog, is_whole=is_whole)
+    flips = [] if comparison is None else flip_parts(comparison, catalog, is_whole=is_whole)
     script = asset("page.js")
     return render(
         "page.html.j2",
@@ -88,10 +93,11 @@ def html_page(
         summary=summary,
         findings=findings,
         sections=list(
-            _sections(run, summary, catalog, comparison, is_decided=findings is not None)
+            _sections(run, summary, catalog, comparison, flips, is_decided=findings is not None)
         ),
         choices=_filter_choices(run, summary, catalog),
-        samples=failed_samples_first(run.samples),
+        samples=samples,
+        left_out_line=left_out_line(samples, catalog),
         metadata=run_metadata(run, summary, catalog),
     )
 
@@ -113,7 +119,13 @@ def history_page(history: History, catalog: Catalog) -> str:
 
 
 def _sections(
-    run: Run, summary: Summary, catalog: Catalog, comparison: Comparison | None, *, is_decided: bool
+    run: Run,
+    summary: Summary,
+    catalog: Catalog,
+    comparison: Comparison | None,
+    flips: Sequence[PagePart],
+    *,
+    is_decided: bool,
 ) -> Iterator[Section]:
     def section(name: str, *tables: Table | None, chart: Any = None, **fields: Any) -> Section:
         return Section(
@@ -153,7 +165,7 @@ def _sections(
             sentence=""
             if is_decided and comparison.is_powerless
             else comparison_sentence(comparison, catalog),
-            comparison=comparison,
+            flips=flips,
         )
     violations = violation_table(summary.total, catalog)
     if violations is not None:

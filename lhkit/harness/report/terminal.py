@@ -12,11 +12,13 @@ from rich.text import Text
 
 from lhkit.base.locales import Catalog
 from lhkit.base.text import one_line, printable
+from lhkit.harness.figures.halves import Choice
 from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.figures.pairs import Comparison, Pair, first_divergence
 from lhkit.harness.records.transcript import short_lines
 from lhkit.harness.results.compare import compare_arms
 from lhkit.harness.results.results import Run
+from lhkit.harness.views.halves import arms_table, choice_table
 from lhkit.harness.views.tables import (
     Table,
     comparison_sentence,
@@ -80,11 +82,31 @@ def comparison_view(
 
 
 def matrix_view(
-    runs: Sequence[tuple[str, Run]], catalog: Catalog, *, title: str = ""
+    runs: Sequence[tuple[str, Run]],
+    catalog: Catalog,
+    *,
+    title: str = "",
+    order_seed: int | None = None,
 ) -> RenderableType:
-    """Return one row for each (arm, run), with its difference from the first arm."""
-    table = matrix_table(compare_arms(runs), catalog, title=title)
+    """Return one row for each (arm, run), with its difference from the first arm.
+
+    `order_seed` is that of `compare_arms`.
+    """
+    table = matrix_table(compare_arms(runs, order_seed=order_seed), catalog, title=title)
     return table_view(table, title=title)
+
+
+def halves_view(
+    runs: Sequence[tuple[str, Run]],
+    choices: Sequence[Choice],
+    catalog: Catalog,
+    *,
+    title: str,
+) -> RenderableType:
+    """Return one row for each (arm, run), and what one half of the scenarios says of the other."""
+    arms = arms_table([(name, run.summary()) for name, run in runs], catalog, title=title)
+    chosen = choice_table(choices, catalog)
+    return Group(table_view(arms, title=title), table_view(chosen, title=chosen.title))
 
 
 def table_view(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:

@@ -17,6 +17,8 @@ from lhkit.harness.figures.score_figures import score_changes
 from lhkit.harness.records.manifest import manifest_changes
 from lhkit.harness.records.record import SampleRecord, Severity, Vote
 from lhkit.harness.records.resume import SampleHashes
+from lhkit.harness.results.arms import WorseArms
+from lhkit.harness.results.arms import order_seed as seed_of
 from lhkit.harness.results.results import Run
 
 
@@ -180,19 +182,26 @@ def _with_power(comparison: _NotebookComparison) -> _NotebookComparison:
     return replace(comparison, can_be_worse=can_be_worse, least_scenarios=least)
 
 
-def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
+def compare_arms(
+    runs: Sequence[tuple[str, Run]], *, order_seed: int | None = None
+) -> tuple[Arm, ...]:
     """Return the comparison of several named runs, corrected for all their pairs.
 
+    If one of the runs stopped when it was decided, or with an `order_seed`, all p-values are those
+    of the always-valid test (`arms`).
+
+    Args:
+        runs: names and runs, in their order.
+        order_seed: as for `compare`.
+
     Raises:
-        UsageError: a run stopped when it was decided, which the correction does not allow for.
+        UsageError: the runs that stopped were run in different orders.
     """
     from lhkit.harness.figures.statistics import holm, sign_flip
 
-    if stopped := [name for name, run in runs if _stopped_seed(run) is not None]:
-        raise UsageError(
-            f"{', '.join(stopped)} stops when decided: the correction for several runs needs "
-            "whole ones. Compare it with one run, or finish it without --stop-when-decided."
-        )
+    seed = seed_of(runs) if order_seed is None else order_seed
+    if seed is not None:
+        return _compare_always_valid(runs, seed)
     verdicts = [
         {record.sample_id: record.is_passed for record in run.records if record.is_valid}
         for _, run in runs
@@ -224,6 +233,33 @@ def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
             comparison=compare(runs[0][1], run) if number else None,
             p_first=corrected.get(frozenset({0, number})),
             p_best=corrected.get(frozenset({best, number})),
+            is_powerless=number != best and is_powerless(number),
+        )
+        for number, ((name, run), summary) in enumerate(zip(runs, summaries, strict=True))
+    )
+
+
+def _compare_always_valid(runs: Sequence[tuple[str, Run]], seed: int) -> tuple[Arm, ...]:
+    """Return the comparison of runs of which some may have stopped early.
+
+    The best is one of those that did not: over the first scenarios only, a rate may be higher.
+    """
+    tests = WorseArms([run for _, run in runs], seed=seed)
+    summaries = [run.summary() for _, run in runs]
+    whole = [arm for arm, (_, run) in enumerate(runs) if _stopped_seed(run) is None]
+    candidates = whole or range(len(runs))
+    best = max(candidates, key=lambda arm: summaries[arm].total.pass_rate or 0.0)
+
+    def is_powerless(arm: int) -> bool:
+        return tests.p_value(arm) >= ALPHA and not tests.could_be_worse(arm, best)
+
+    return tuple(
+        Arm(
+            name=name,
+            summary=summary,
+            comparison=compare(runs[0][1], run, order_seed=seed) if number else None,
+            p_first=tests.p_difference(0, number) if number else None,
+            p_best=tests.p_value(number) if number != best else None,
             is_powerless=number != best and is_powerless(number),
         )
         for number, ((name, run), summary) in enumerate(zip(runs, summaries, strict=True))

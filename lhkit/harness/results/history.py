@@ -62,14 +62,15 @@ class HistoryPoint:
 
     @property
     def arm(self) -> str:
-        """The models with server, dialect, constraint and stress, and the simulated user.
+        """The models with server, number type, card, dialect, constraint, stress, and the user.
 
         Weights and versions are not part of it: they change over time.
         """
         parts = []
         for model in self.summary.models:
             server = model.server.partition(" ")[0]
-            parts += [model.model, server, model.dialect, model.constraint, model.stress]
+            parts += [model.model, server, model.dtype, model.device]
+            parts += [model.dialect, model.constraint, model.stress]
         user = self.manifest.simulated_user
         parts += [] if user == "script" else [user]
         return " · ".join(part for part in parts if part and part not in {"off", "none"})
@@ -79,7 +80,12 @@ HISTORY = (
     Column("run", "str", lambda p: p.folder.name, "name of the run folder"),
     Column("started_at", "str", "started_at", "start of the newest invocation, ISO 8601"),
     Column("commit", "str", "commit", "git commit; empty if unknown"),
-    Column("arm", "str", "arm", "model, dialect, constraint, stress and simulated user"),
+    Column(
+        "arm",
+        "str",
+        "arm",
+        "model, server, number type, card, dialect, constraint, stress and simulated user",
+    ),
     Column("valid", "int64", "summary.total.valid", "samples that passed or failed"),
     Column("invalid", "int64", "summary.total.invalid", "samples with infrastructure errors"),
     Column("passed", "int64", "summary.total.passed", "samples that passed"),

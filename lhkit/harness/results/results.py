@@ -98,6 +98,7 @@ class Run:
     skipped: Mapping[SampleId, str] = field(default_factory=dict)
     score_records: tuple[ScoreRecord, ...] = ()
     labels: tuple[JudgeLabel, ...] = ()
+    _summaries: list[Summary] = field(default_factory=list, init=False, compare=False)
 
     @classmethod
     def load(cls, folder: Path | str, *, keep_records: bool = True) -> "Run":
@@ -158,13 +159,16 @@ class Run:
 
     def summary(self) -> Summary:
         """Return counts, rates and latencies of the run."""
-        return replace(
-            summarise(self.records),
-            time_breakdown=self.manifest.time_breakdown(),
-            selection=self.manifest.selection,
-            user=self.manifest.simulated_user,
-            scores=self.score_figures(),
-        )
+        if not self._summaries:  # a report with its charts reads it five times
+            summary = replace(
+                summarise(self.records),
+                time_breakdown=self.manifest.time_breakdown(),
+                selection=self.manifest.selection,
+                user=self.manifest.simulated_user,
+                scores=self.score_figures(),
+            )
+            self._summaries.append(summary)
+        return self._summaries[0]
 
     def score_figures(self) -> tuple[ScoreFigure, ...]:
         """Return rate or mean of each score, with its interval."""

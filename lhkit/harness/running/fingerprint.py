@@ -137,6 +137,7 @@ def contexts_sha256(scenario: Scenario, assistant: Assistant) -> str:
 def model_sha256(identity: ModelIdentity, sampling: Sampling) -> str:
     """Return the hash of model and sampling, the same for most samples of a run."""
     model = asdict(replace(identity, base_url=""))  # the port may change
+    del model["device"]  # the number type is what may change answers
     if not identity.template_sha256:
         del model["template_sha256"]
     if identity.weights_sha256:

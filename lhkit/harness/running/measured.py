@@ -15,8 +15,8 @@ from lhkit.harness.records.manifest import Manifest, Prompt, text_sha256
 from lhkit.harness.running.fingerprint import Fingerprints
 from lhkit.toolset import Session, Toolset, assistant_of, source_sha256, tool_programs
 
-_ELSEWHERE = frozenset({"base_url", "dialect", "constraint", "template_sha256"})
-"""Fields of an identity in other parts, and the address, which may change."""
+_ELSEWHERE = frozenset({"base_url", "device", "dialect", "constraint", "template_sha256"})
+"""Fields of an identity in other parts, and address and card, which may change."""
 
 
 def measured_by_locale(manifest: Manifest) -> dict[str, Measured]:

@@ -7,6 +7,7 @@ from lhkit.base.errors import UsageError
 from lhkit.confirm.policy import load_policy
 from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.records.store import select_scenarios
+from lhkit.harness.running.descriptions import check_descriptions, with_descriptions
 from lhkit.harness.running.plan import ModelSource, Plan, plan_run
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.running.stress import Stress, labelled, parse_stress, stressed
@@ -52,7 +53,7 @@ def all_wordings(scenarios: Sequence[Scenario], options: RunOptions) -> tuple[Sc
 
 
 def under_conditions(toolset: Toolset, options: RunOptions) -> Toolset:
-    """Return a toolset with the token limit, the instructions and the stress of a run.
+    """Return a toolset with the token limit, the texts and the stress of a run.
 
     Raises:
         UsageError: the stress is invalid.
@@ -60,6 +61,7 @@ def under_conditions(toolset: Toolset, options: RunOptions) -> Toolset:
     if options.max_tokens is not None:
         toolset = limit_tokens(toolset, options.max_tokens)
     toolset = with_instructions(toolset, options.instructions)
+    toolset = with_descriptions(toolset, options.tool_descriptions)
     return stressed(toolset, parse_stress(options.stress))
 
 
@@ -107,8 +109,9 @@ def prepare_run(chosen: ChosenScenarios, toolset: Toolset, options: RunOptions) 
     """Return a run of chosen scenarios.
 
     Raises:
-        UsageError: the stress or the policy of approvals is invalid.
+        UsageError: the stress, the descriptions or the policy of approvals are invalid.
     """
+    check_descriptions(options.tool_descriptions, toolset, chosen.scenarios)
     if options.approvals is not None:
         policy = load_policy(options.approvals)
         logprobs = options.logprobs or (policy is not None and policy.reads_logprobs)

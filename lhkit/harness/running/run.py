@@ -7,11 +7,10 @@ conversation, `scoring` scores it.
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
@@ -25,6 +24,7 @@ from lhkit.base.errors import (
     StreamBrokenError,
     StreamStalledError,
     UsageError,
+    require_packages,
 )
 from lhkit.base.locales import load_catalog
 from lhkit.base.text import percent
@@ -70,7 +70,7 @@ from lhkit.settings import load_settings
 from lhkit.toolset import ToolsetSource, load_toolset
 
 if TYPE_CHECKING:  # they need NumPy
-    from lhkit.harness.running.stopping import Stopping, StopRule
+    from lhkit.harness.running.stopping import Rule, Stopping, StopRule
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -238,7 +238,7 @@ async def run_prepared(
     keep_records: bool = True,
     progress: bool = True,
     on_resume: Callable[[Resumption], object] | None = None,
-    stop: "StopRule | None" = None,
+    stop: "Rule | None" = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Run:
@@ -265,8 +265,7 @@ async def run_prepared(
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
         load_solver()  # not during a turn that is timed
     if options.repeats > 1:
-        # report missing packages before the model works
-        import_module("lhkit.harness.figures.statistics")
+        require_packages("eval", "numpy", "scipy")  # before the model works
     with ExitStack() as stack:
         writer = None
         if run_dir is not None:
@@ -275,10 +274,16 @@ async def run_prepared(
                 thread=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
                 wall=wall,
             )
+        # a scripted model answers at once: it has no tokens that wait
+        is_waiting = concurrency > 1 and runner is None and not callable(model)
+        scoring = (
+            stack.enter_context(ThreadPoolExecutor(1, "lhkit-scoring")) if is_waiting else None
+        )
         execution = new_execution(
             prepared,
             model,
             wall=wall,
+            scoring=scoring,
             started_at=provenance.started_at,
             concurrency=min(concurrency, max(1, len(plan.hashes))),
             runner=runner,
@@ -322,6 +327,7 @@ def new_execution(
     clock: Callable[[], float],
     runner: SampleRunner | None = None,
     writer: "_JournalWriter | None" = None,
+    scoring: Executor | None = None,
     keep_records: bool = True,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> "Execution":
@@ -336,6 +342,7 @@ def new_execution(
         clock: monotonic seconds.
         runner: as in `replay`.
         writer: writes the records; None if the caller does.
+        scoring: scores the samples; None for the thread that runs them.
         keep_records: as in `replay`.
         sleep: as in `replay`.
     """
@@ -347,6 +354,7 @@ def new_execution(
         begun_s=clock(),
         started_at=started_at,
         wall=wall,
+        scoring=scoring,
     )
     return Execution(
         context=context,
@@ -391,6 +399,7 @@ def begin_invocation(
         remarks=_remarks(plan, resumption),
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
+        concurrency_reason=provenance.concurrency_reason,
     )
 
 
@@ -421,7 +430,7 @@ async def _run_plan(
     concurrency: int,
     progress: bool,
     on_resume: Callable[[Resumption], object] | None,
-    stop: "StopRule | None",
+    stop: "Rule | None",
 ) -> Run:
     folder = execution.writer.journal.folder if execution.writer else None
     before = read_manifest(folder) if folder else Manifest()
@@ -484,7 +493,7 @@ async def _run_plan(
 
 
 def _begin_stopping(
-    rule: "StopRule", plan: Plan, execution: "Execution", before: Manifest, resumption: Resumption
+    rule: "Rule", plan: Plan, execution: "Execution", before: Manifest, resumption: Resumption
 ) -> "Stopping":
     """Return the test of a run that may stop, after looking at the records that are kept.
 
@@ -496,7 +505,8 @@ def _begin_stopping(
     records: Iterable[SampleRecord] = execution.records.values()
     if execution.writer is not None:
         folder = execution.writer.journal.folder
-        require_startable(folder, before, resumption)
+        if rule.runs:
+            require_startable(folder, before, resumption)
         if not execution.keep_records and resumption.kept:
             records = stored_records(folder, plan.hashes)
     stopping = execution.stopping = Stopping(rule, plan)

@@ -5,7 +5,7 @@ A value and its limits, nothing else: light enough for the help of a command.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
@@ -21,6 +21,9 @@ MAX_CONCURRENCY = 4_096
 MAX_ATTEMPTS = 100
 MAX_TOKENS = 1_000_000
 """The most tokens of one model message, above any context length."""
+
+Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+"""A text with more than white space."""
 
 
 class RunOptions(ScenarioFilter):
@@ -53,6 +56,9 @@ class RunOptions(ScenarioFilter):
     """Harder conditions: the text for `parse_stress`."""
     instructions: Mapping[str, str] = Field(default_factory=dict)
     """Replacements of the assistant's instructions, by locale."""
+    tool_descriptions: Mapping[str, Text | Mapping[str, Text]] = Field(default_factory=dict)
+    """Replacements of the descriptions of tools (`find_item`) and of their parameters
+    (`find_item.query`): a text, or one for each locale."""
     repeats: Count = Field(default=1, ge=1, le=MAX_REPEATS)
     """Samples per scenario."""
     variants: bool = False
@@ -93,6 +99,7 @@ class RunOverrides(FilterOverrides, total=False):
     user: User
     stress: str
     instructions: Mapping[str, str]
+    tool_descriptions: Mapping[str, str | Mapping[str, str]]
     repeats: int
     variants: bool
     concurrency: int | None

@@ -5,6 +5,7 @@ import hashlib
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -60,7 +61,13 @@ _WARM_UP_MESSAGE = "…"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleContext:
-    """What all samples of a run share. `clock` returns monotonic seconds."""
+    """What all samples of a run share.
+
+    Attributes:
+        clock: returns monotonic seconds.
+        scoring: the thread that scores conversations; None scores each where it ran, which delays
+            the tokens of others.
+    """
 
     model: ModelSource
     toolset: Toolset
@@ -69,6 +76,7 @@ class SampleContext:
     begun_s: float = 0.0
     started_at: datetime | None = None
     wall: WallClock | None = None
+    scoring: Executor | None = None
 
     def moment(self) -> str | None:
         """Return the present time by `clock`; None without a start of the run."""
@@ -122,11 +130,11 @@ async def run_planned_sample(
         async with _open_sample(sample, context) as (session, model):
             try:
                 await _converse(sample, context, progress, session, model)
-                score = _judge(sample.scenario, progress, session)
+                score = await _judge(context, sample.scenario, progress, session)
             except Exception as error:  # noqa: BLE001 - boundary: what is known still counts
                 error_text = _error_text(error)
                 score = replace(score, reasons=(error_text,))
-                score = _judge(sample.scenario, progress, session, error_text)
+                score = await _judge(context, sample.scenario, progress, session, error_text)
     except Exception as error:  # noqa: BLE001 - boundary: our bug must not count against the model
         if error_text is None:
             error_text = _error_text(error)
@@ -148,18 +156,28 @@ async def run_planned_sample(
     )
 
 
-def _judge(
-    scenario: Scenario, progress: _Progress, session: Session, error_text: str | None = None
+async def _judge(
+    context: SampleContext,
+    scenario: Scenario,
+    progress: _Progress,
+    session: Session,
+    error_text: str | None = None,
 ) -> SampleScore:
-    tools = ToolMetadata.of(real_tools(session.registry), session.today)
-    with limited_searches(time.thread_time):
-        return judge(
-            scenario,
-            progress.trajectory(error_text),
-            tools,
-            today=session.today,
-            row_keys=progress.row_keys,
-        )
+    tools, today = ToolMetadata.of(real_tools(session.registry), session.today), session.today
+
+    def score() -> SampleScore:
+        with limited_searches(time.thread_time):
+            return judge(
+                scenario,
+                progress.trajectory(error_text),
+                tools,
+                today=today,
+                row_keys=progress.row_keys,
+            )
+
+    if context.scoring is None:
+        return score()
+    return await asyncio.get_running_loop().run_in_executor(context.scoring, score)
 
 
 def _error_text(error: Exception) -> str:

@@ -1,22 +1,22 @@
 """Suite files (`evals/*.toml`): scenarios, arms and thresholds.
 
-Each combination of models, runtimes, dialects, constraints, prompts, stress and users is one arm.
-They are run by `cli.matrix`.
+Each combination of models, runtimes, dialects, constraints, prompts, descriptions, stress and
+users is one arm. They are run by `cli.matrix`.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, product
 from pathlib import Path as FilePath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.base.errors import UsageError
 from lhkit.base.files import read_text_file
-from lhkit.harness.running.run_options import RunOptions
+from lhkit.harness.running.run_options import RunOptions, Text
 from lhkit.harness.scenarios.issues import format_path, validation_issues
 from lhkit.harness.scenarios.user import User
 from lhkit.models.decoding import Constraint
@@ -29,7 +29,16 @@ SPLITS = ("dev", "test", "all")
 DEFAULT_PROMPT = "default"
 """The name of the prompt of the suite's `instructions`, else of the assistant's own."""
 
+DEFAULT_DESCRIPTIONS = "default"
+"""The name of the descriptions of the suite's `tool_descriptions`, else of the tools' own."""
+
 _DEFAULT_MODEL = "gemma"
+
+
+def _require_texts(wording: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not wording:
+        raise ValueError('has no texts: write a tool and its description, `find_item = "…"`')
+    return wording
 
 
 class _Table(BaseModel):
@@ -49,10 +58,17 @@ class PromptFile(_Table):
     file: FilePath
 
 
+Wording: TypeAlias = Annotated[
+    Mapping[str, Text | Mapping[str, Text]], AfterValidator(_require_texts)
+]
+"""Descriptions by tool or parameter, as in `RunOptions.tool_descriptions`."""
+
+
 class Arms(_Table):
     """The axes; every combination is run. Names consist of the axes with several values.
 
-    The default of an axis is the suite's own option: that of `users` is its `user`.
+    The default of an axis is the suite's own option: that of `users` is its `user`. The default of
+    `descriptions` is the tools' own and all that the suite has.
     """
 
     models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] | None = None
@@ -60,6 +76,7 @@ class Arms(_Table):
     dialects: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] | None = None
     prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
+    descriptions: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     stress: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     users: Annotated[tuple[User, ...], Field(min_length=1)] | None = None
 
@@ -77,15 +94,22 @@ class Suite(RunOptions):
     approvals: str | None = None
     scores: tuple[str, ...] = ()
     arms: Arms = Arms()
+    halves_seed: Annotated[int, Field(ge=0, strict=True)] = 0
     prompts: Mapping[str, Mapping[str, str | PromptFile]] = Field(default_factory=dict)
+    descriptions: Mapping[str, Wording] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One combination: its options, and the name of its folder."""
+    """One combination: its options, and the name of its folder.
+
+    `setting` are its values on the axes other than `descriptions`: arms that share them differ in
+    nothing but the wording of the tools.
+    """
 
     name: str
     options: RunOptions
+    setting: tuple[object, ...] = ()
 
 
 def load_suite(path: FilePath) -> Suite:
@@ -113,13 +137,18 @@ def load_suite(path: FilePath) -> Suite:
         issues = validation_issues(error, TypeAdapter(Suite), data)
         lines = [f"{path}: {format_path(issue.path)}: {issue.message}" for issue in issues]
         raise UsageError("\n".join(lines)) from error
-    unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
-    if unknown:
-        known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
-        raise UsageError(
-            f"{path}: arms.prompts: unknown prompt {unknown[0]!r}. Use one of {known}."
-        )
+    _require_defined(path, "prompts", suite.arms.prompts, [DEFAULT_PROMPT, *suite.prompts])
+    wordings = [DEFAULT_DESCRIPTIONS, *suite.descriptions]
+    _require_defined(path, "descriptions", suite.arms.descriptions or (), wordings)
     return suite
+
+
+def _require_defined(path: FilePath, axis: str, names: Iterable[str], known: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(
+            f"{path}: arms.{axis}: there is no [{axis}.{unknown[0]}]. Use one of "
+            f"{', '.join(dict.fromkeys(known))}, or write that table."
+        )
 
 
 def _is_path(scenarios: object, folder: FilePath) -> bool:
@@ -147,6 +176,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         axes.dialects or (suite.dialect,),
         axes.constraints or (suite.constraint,),
         axes.prompts,
+        axes.descriptions or tuple(dict.fromkeys([DEFAULT_DESCRIPTIONS, *suite.descriptions])),
         axes.stress or (suite.stress,),
         axes.users or (suite.user,),
     )
@@ -156,7 +186,8 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     toolset = reference_from(folder, suite.toolset)
     scores = [reference_from(folder, score) for score in suite.scores]
     arms: dict[str, Arm] = {}
-    for model, runtime, dialect, constraint, prompt, stress, user in product(models, *rest):
+    for combination in product(models, *rest):
+        model, runtime, dialect, constraint, prompt, wording, stress, user = combination
         served = ServedModel(name=model) if isinstance(model, str) else model
         parts = (
             served.name or served.base_url or "served",
@@ -164,6 +195,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
             dialect or "",
             constraint,
             prompt,
+            wording,
             stress,
             user,
         )
@@ -181,12 +213,22 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
             dialect=dialect,
             constraint=constraint,
             instructions={**suite.instructions, **texts},
+            tool_descriptions={**suite.tool_descriptions, **suite.descriptions.get(wording, {})},
             stress=stress,
             user=user,
             approvals=None if suite.approvals is None else folder / suite.approvals,
         )
-        arms[name] = Arm(name=name, options=options)
+        setting = (*combination[:5], *combination[6:])
+        arms[name] = Arm(name=name, options=options, setting=setting)
     return tuple(arms.values())
+
+
+def arms_by_setting(arms: Iterable[Arm]) -> list[list[str]]:
+    """Return the names of the arms that differ in nothing but their descriptions, in groups."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for arm in arms:
+        groups.setdefault(arm.setting, []).append(arm.name)
+    return list(groups.values())
 
 
 def _text(text: str | PromptFile, folder: FilePath) -> str:

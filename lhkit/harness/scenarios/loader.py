@@ -16,6 +16,11 @@ from lhkit.harness.scenarios.scenario import Scenario, format_entry_path, valida
 
 _log = logging.getLogger(__name__)
 
+DRAFTS_KEY = "lhkit_drafts"
+"""The first key of each line in a file of drafts, which are run only after a person's yes."""
+
+_DRAFTS = "has drafts, which are not run: confirm them with lhkit.notebook.DraftReview"
+
 _YAML = frozenset({".yaml", ".yml"})
 _NAMED = re.compile(r".+\.scenario\.(ya?ml|jsonl?)", re.IGNORECASE)
 """The names of files that have to be scenarios."""
@@ -211,6 +216,8 @@ def _parse_document(
     """Yield the valid scenarios of a file, and add the issues of the others."""
     document_issues = list(document.issues)
     entries = document.value if isinstance(document.value, list) else []
+    if any(isinstance(entry, dict) and DRAFTS_KEY in entry for entry in entries):
+        document_issues, entries = [Issue((), _DRAFTS)], []
     if not entries and not document_issues:
         document_issues.append(Issue((), "must be a list of scenarios (`- id: …`)"))
     for index in range(len(entries)) if not document_issues else ():

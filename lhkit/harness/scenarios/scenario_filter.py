@@ -175,11 +175,12 @@ class StoppedRun(BaseModel):
 
     Attributes:
         seed: of the random order of the scenarios.
-        baseline: the name of the run that it is compared with.
+        baseline: the name of the run that it is compared with; of an arm, the one that is better.
         margin: the points of the margin; None if only a difference is tested.
         planned: the scenarios of the whole run.
         looked: the scenarios that the decision is about, in the random order.
         decision: 1 (better, or no worse than the margin), -1 (worse); 0 if the run was interrupted.
+        arms: the number of arms of the matrix that dropped the run; 0 if it has a baseline.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -190,6 +191,7 @@ class StoppedRun(BaseModel):
     planned: Annotated[int, Field(ge=0)] = 0
     looked: Annotated[int, Field(ge=0)] = 0
     decision: Annotated[int, Field(ge=-1, le=1)] = 0
+    arms: Annotated[int, Field(ge=0)] = 0
 
 
 class ScenarioSelection(BaseModel):

@@ -6,7 +6,7 @@ language of the user.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from heapq import nsmallest
 from importlib.resources import files
@@ -17,7 +17,7 @@ from lhkit.base.locales import Catalog
 from lhkit.base.text import percent, printable
 from lhkit.base.user_locale import user_catalog
 from lhkit.harness.figures.metrics import Summary
-from lhkit.harness.figures.pairs import Comparison
+from lhkit.harness.figures.pairs import Comparison, Pair
 from lhkit.harness.records.record import SampleRecord, TurnRecord, Verdict
 from lhkit.harness.records.score_record import ScoreRecord
 from lhkit.harness.records.transcript import transcript_parts
@@ -127,13 +127,19 @@ def shown_records(records: Iterable[SampleRecord]) -> list[SampleRecord]:
     return nsmallest(_SHOWN_SAMPLES, records, key=_rank)
 
 
-def failed_samples_first(samples: Iterable[ShownSample]) -> list[ShownSample]:
-    """Return samples in the order of `failures_first`."""
-    return sorted(samples, key=lambda sample: _rank(sample._record))
-
-
 def _rank(record: SampleRecord) -> tuple[bool, int]:
     return not record.score.has_occurred, _ORDER.index(record.score.verdict)
+
+
+def sample_renderer(catalog: Catalog) -> "Callable[[ShownSample], Markup]":
+    """Return a function that renders a sample for the page: a line with an inert transcript."""
+    return partial(_macros(catalog).sample, inert=True)
+
+
+def flip_renderer(comparison: Comparison, catalog: Catalog) -> "Callable[[Pair], Markup]":
+    """Return a function that renders a flip for the page: a line with two inert transcripts."""
+    macro = _macros(catalog).flip
+    return lambda pair: macro(pair, comparison, True)
 
 
 def render(template: str, catalog: Catalog, **values: Any) -> str:

@@ -465,12 +465,18 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     )
     template, stress = identity.template_sha256, identity.stress
     parts = (
-        *(identity.title, catalog.translate(identity.server), identity.dtype),
-        *(identity.base_url, dialect),
+        *(identity.title, catalog.translate(identity.server), dtype_text(identity, catalog)),
+        *(identity.device, identity.base_url, dialect),
         catalog.text("table.template", sha256=template[:WEIGHTS_CHARS]) if template else "",
         catalog.text("table.stress", stress=stress) if stress else "",
     )
     return ", ".join(part for part in parts if part)
+
+
+def dtype_text(identity: ModelIdentity, catalog: Catalog) -> str:
+    """Return the number type; of a vLLM that does not report it, that it is not reported."""
+    is_vllm = identity.server.startswith("vllm ")
+    return identity.dtype or (catalog.text("table.no_dtype") if is_vllm else "")
 
 
 def confirm_line(summary: Summary, catalog: Catalog) -> str:
@@ -773,6 +779,9 @@ def change_text(change: Change, catalog: Catalog) -> str:
     before, after = change.before, change.after
     if change.what == "constraint":
         before, after = (constraint_text(value, catalog) for value in (before, after))
+    if change.what == "dtype":
+        unknown = catalog.text("table.not_reported")
+        before, after = (unknown if value == "-" else value for value in (before, after))
     return f"{what}{where}: {before} → {after}"
 
 
@@ -851,16 +860,16 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
     others = [arm for arm in arms if arm.p_best is not None]
     equal = [arm.name for arm in others if (arm.p_best or 0.0) >= ALPHA and not arm.is_powerless]
     unknown = [arm.name for arm in others if arm.is_powerless]
-    notes = [catalog.text("matrix.caption", pairs=pairs)]
-    for arm in arms:
-        if part := selection_line(arm.summary.selection, catalog):
-            notes.append(f"{arm.name}: {part}")
+    is_sequential = any(arm.comparison and arm.comparison.sequential for arm in arms)
+    caption = "caption_always_valid" if is_sequential else "caption"
+    notes = [catalog.text(f"matrix.{caption}", pairs=pairs)]
+    notes += filter(None, (_part_line(arm, catalog) for arm in arms))
     if len(arms) > 2 and (equal or not unknown):
         key = "best" if equal else "best_alone"
         notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
     if unknown:
         notes.append(catalog.text("matrix.powerless", best=best, names=", ".join(unknown)))
-    columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
+    columns = (*ARM_FIGURES, "difference")
     return Table(
         title=title,
         columns=_row(*(catalog.text(f"matrix.{name}") for name in columns)),
@@ -869,21 +878,48 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
     )
 
 
+def _part_line(arm: Arm, catalog: Catalog) -> str:
+    """Return how many scenarios an arm has of how many, and why it was dropped; empty for all."""
+    selection = arm.summary.selection
+    stopped = None if selection is None else selection.stopped
+    if selection is None or stopped is None or not (stopped.arms and stopped.decision):
+        part = selection_line(selection, catalog)
+        return f"{arm.name}: {part}" if part else ""
+    return catalog.text(
+        "matrix.dropped",
+        arm=arm.name,
+        looked=stopped.looked,
+        taken=selection.taken,
+        planned=stopped.planned,
+        better=stopped.baseline,
+        p=p_value(arm.p_best or 0.0),
+    )
+
+
 def _arm_row(arm: Arm, catalog: Catalog) -> tuple[Cell, ...]:
-    total, comparison = arm.summary.total, arm.comparison
-    rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{interval_text(total.interval)}"
-    if total.invalid:
-        rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
+    comparison = arm.comparison
     difference = NOTHING
     if comparison is not None and comparison.difference is not None:
         points_text = difference_text(comparison.difference, comparison.interval, digits=0)
         difference = f"{points_text}\np {p_value(arm.p_first or 0.0).removeprefix('= ')}"
+    return (*arm_figures(arm.name, arm.summary, catalog), Cell(difference))
+
+
+ARM_FIGURES = ("arm", "pass", "calls", "violations", "turn", "first_token")
+"""The columns of `arm_figures`, under `[matrix]` in the locales."""
+
+
+def arm_figures(name: str, summary: Summary, catalog: Catalog) -> tuple[Cell, ...]:
+    """Return the figures of one run of a suite."""
+    total = summary.total
+    rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{interval_text(total.interval)}"
+    if total.invalid:
+        rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
     return _row(
-        _code(arm.name),
+        _code(name),
         rate,
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
         f"{total.blocked} / {total.occurred}",
         _p50_p95(total.turn, catalog),
-        _p50_p95(arm.summary.times["first_token"], catalog),
-        difference,
+        _p50_p95(summary.times["first_token"], catalog),
     )

@@ -57,11 +57,21 @@ class HttpModel(ABC):
         self._noted: set[str] = set()  # notes of answers that are in the log
         self.spelling: Spelling | None = None
         """How errors name the settings of the model; None for options of the command line."""
+        self.max_num_seqs = 0
+        """The batch size that the server reports; 0 if it does not."""
 
     @property
     def identity(self) -> ModelIdentity:
         """Model name, server version, address and dialect."""
         return self._identity
+
+    async def read_metrics(self) -> str:
+        """Return the metrics of the server, in Prometheus' text format.
+
+        Raises:
+            ModelError: it has none, or does not answer.
+        """
+        return await self._connection.get_text("/metrics")
 
     async def _rendered(self, request: ModelRequest) -> str | None:
         """Return the prompt of the model's chat template; None without one.

@@ -1,7 +1,7 @@
 """Identify a server: model name, weights, number type, software and version.
 
-A server that lhkit starts reports the hash of its weights and its number type by extra served
-names ("aliases"), because no API of vLLM or llama.cpp reports them.
+A server that lhkit starts reports the hash of its weights, its number type, its graphics card and
+its batch size by extra served names ("aliases"), because no API of vLLM or llama.cpp reports them.
 """
 
 import re
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any
+from urllib.parse import quote, unquote
 
 import yarl
 
@@ -37,6 +38,8 @@ BUILD_ALIAS = "lhkit-build-"
 
 _WEIGHTS_ALIAS = "lhkit-weights-sha256-"
 _DTYPE_ALIAS = "lhkit-dtype-"
+_DEVICE_ALIAS = "lhkit-device-"
+_SEQS_ALIAS = "lhkit-max-num-seqs-"
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHOWN_MODELS = 20
 _GEMINI_PREFIX = "models/"
@@ -45,14 +48,18 @@ _UNKNOWN_BUILD = "b0-unknown"
 """`build_info` of a llama.cpp that was built without its commit."""
 
 
-def server_aliases(*, weights_sha256: str, dtype: ServedDtype) -> tuple[str, ...]:
-    """Return the aliases of a vLLM server; none for an unknown hash or number type.
+def server_aliases(
+    *, weights_sha256: str, dtype: ServedDtype, device: str = "", max_num_seqs: int | None = None
+) -> tuple[str, ...]:
+    """Return the aliases of a vLLM server; none for what is unknown.
 
     They follow the model's own name, which is the one that vLLM puts into answers and metrics.
     """
     return (
         *((weights_alias(weights_sha256),) if weights_sha256 else ()),
         *((f"{_DTYPE_ALIAS}{dtype}",) if dtype != "auto" else ()),
+        *((f"{_DEVICE_ALIAS}{quote(device, safe='')}",) if device else ()),
+        *((f"{_SEQS_ALIAS}{max_num_seqs}",) if max_num_seqs else ()),
     )
 
 
@@ -73,6 +80,23 @@ def parse_dtype_alias(served_name: str) -> str:
     return value if value != served_name and value in DTYPES else ""
 
 
+def parse_device_alias(served_name: str) -> str:
+    """Return the graphics card in an alias; empty for any other name."""
+    value = served_name.removeprefix(_DEVICE_ALIAS)
+    return " ".join(unquote(value).split()) if value != served_name else ""
+
+
+def parse_seqs_alias(served_name: str) -> int:
+    """Return the batch size in an alias; 0 for any other name."""
+    value = served_name.removeprefix(_SEQS_ALIAS)
+    return int(value) if value != served_name and re.fullmatch("[1-9][0-9]{0,5}", value) else 0
+
+
+def _is_alias(served_name: str) -> bool:
+    parsers = (parse_weights_alias, parse_dtype_alias, parse_device_alias, parse_seqs_alias)
+    return any(parse(served_name) for parse in parsers)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerDetails:
     """What a server reports that is not part of its identity.
@@ -81,11 +105,13 @@ class ServerDetails:
         parent: the base model of a served adapter.
         folder: the folder of the weights, if the server runs on this machine.
         chat_template: the text of its chat template.
+        max_num_seqs: its batch size; 0 if it does not report it.
     """
 
     parent: str = ""
     folder: Path | None = None
     chat_template: str = ""
+    max_num_seqs: int = 0
 
 
 @asynccontextmanager
@@ -155,6 +181,7 @@ async def _identify(
         parent=entry.parent,
         folder=Path(base.root) if is_local else None,
         chat_template=software.chat_template,
+        max_num_seqs=entry.max_num_seqs,
     )
     identity = ModelIdentity(
         model=model,
@@ -164,7 +191,8 @@ async def _identify(
         constraint=endpoint.constraint,
         weights=weights_name(entry.root or software.file, model),
         weights_sha256=entry.weights_sha256,
-        dtype=entry.dtype or software.quantisation,
+        dtype=entry.dtype or software.quantisation or endpoint.dtype,
+        device=entry.device,
     )
     return identity, details
 
@@ -216,14 +244,16 @@ class _ServedModel:
     parent: str = ""
     weights_sha256: str = ""
     dtype: str = ""
+    device: str = ""
+    max_num_seqs: int = 0
     build: str = ""
 
 
 async def _list_models(connection: Connection) -> dict[str, _ServedModel]:
     """Return the served models by name, without lhkit's aliases.
 
-    A hash applies to the names with the same root, because a served adapter has another one. The
-    number type applies to all.
+    A hash applies to the names with the same root, because a served adapter has another one. Number
+    type, card and batch size apply to all.
     """
     payload = await connection.get_json("/v1/models")
     if isinstance(payload, dict):
@@ -241,6 +271,8 @@ async def _list_models(connection: Connection) -> dict[str, _ServedModel]:
     }
     hashes = {root: sha256 for name, root in roots.items() if (sha256 := parse_weights_alias(name))}
     dtype = next(filter(None, map(parse_dtype_alias, roots)), "")
+    device = next(filter(None, map(parse_device_alias, roots)), "")
+    max_num_seqs = next(filter(None, map(parse_seqs_alias, roots)), 0)
     builds = [name for name in roots if name.startswith(BUILD_ALIAS)]
     build = builds[0].removeprefix(BUILD_ALIAS) if builds else ""
     return {
@@ -249,10 +281,12 @@ async def _list_models(connection: Connection) -> dict[str, _ServedModel]:
             parent=parents.get(name, ""),
             weights_sha256=hashes.get(root, ""),
             dtype=dtype,
+            device=device,
+            max_num_seqs=max_num_seqs,
             build=build,
         )
         for name, root in roots.items()
-        if not (parse_weights_alias(name) or parse_dtype_alias(name) or name in builds)
+        if not (_is_alias(name) or name in builds)
     }
 
 

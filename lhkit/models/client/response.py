@@ -7,6 +7,7 @@ No I/O: bytes are passed to `feed`. A `Content` reads the choices: text that a d
 import hashlib
 import json
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -293,7 +294,6 @@ class ResponseReader:
             raise self._decoder.decode_error
         # Without token ids, each chunk with a choice counts as a token.
         token_times = self._token_times if self._token_ids else self._choice_times
-        ids = ",".join(map(str, self._prompt_token_ids))
         first_sent_s = self._started_s if self._first_sent_s is None else self._first_sent_s
         calls, note = self._with_logprobs(result)
         return Finished(
@@ -313,7 +313,7 @@ class ResponseReader:
             prompt_token_ids=self._prompt_token_ids,
             prompt_text=prompt_text,
             prompt_sha256=hashlib.sha256(prompt_text.encode()).hexdigest(),
-            prompt_ids_sha256=hashlib.sha256(ids.encode()).hexdigest() if ids else "",
+            prompt_ids_sha256=_ids_sha256(self._prompt_token_ids),
             identity=identity,
             server_metrics=self._server_metrics,
             refused_fields=self.refused_fields,
@@ -451,6 +451,21 @@ class ResponseReader:
             ),
             cached_tokens=whole_number(details, "cached_tokens"),
         )
+
+
+def _ids_sha256(token_ids: Sequence[int]) -> str:
+    """Return the hash of token ids; empty without ids.
+
+    Raises:
+        StreamBrokenError: an id is not a number of 64 bits.
+    """
+    if not token_ids:
+        return ""
+    try:
+        packed = struct.pack(f"<{len(token_ids)}q", *token_ids)
+    except struct.error as error:
+        raise invalid_event({"prompt_token_ids": token_ids}) from error
+    return hashlib.sha256(packed).hexdigest()
 
 
 def _has_content(choice: Mapping[str, Any]) -> bool:

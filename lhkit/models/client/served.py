@@ -45,13 +45,6 @@ _log = logging.getLogger(__name__)
 _KNOWN_DIALECTS = ", ".join(sorted(DIALECT_NAMES))
 
 
-MAX_NUM_SEQS = 16
-"""The batch size of a vLLM that lhkit starts on a CPU."""
-
-UNKNOWN_CONCURRENCY = 8
-"""Default concurrency for scripts and servers other than vLLM."""
-
-
 async def connect(
     endpoint: Endpoint | str, *, clock: Clock | None = None
 ) -> VllmHttp | LlamaCppHttp | OpenAiHttp:
@@ -99,12 +92,15 @@ async def connect(
         _warn_if_unfit(identity)
         if identity.dialect == OPENAI:
             _require_chat_constraint(endpoint.constraint)
-            return OpenAiHttp(identity, connection)
+            chat_model = OpenAiHttp(identity, connection)
+            chat_model.max_num_seqs = details.max_num_seqs
+            return chat_model
         if is_llama_cpp(identity):
             return LlamaCppHttp(identity, connection, template)
         if not takes_prompts:
             _warn_of_prompts(identity)
         model = VllmHttp(identity, connection, template, adds_bos=bos_tokens == 2)
+        model.max_num_seqs = details.max_num_seqs
         if is_vllm and template is None and is_native(identity.dialect):
             await _warn_if_rendered_otherwise(model)
         return model
@@ -213,15 +209,6 @@ def _warn_if_unfit(identity: ModelIdentity) -> None:
     if values := unfit_values(identity):
         text = "%(model)s is a %(family)s, whose dialect is %(fitting)s and not %(dialect)s"
         _log.warning(text, values, extra={NOTICE: (UNFIT, values)})
-
-
-def default_concurrency(identity: ModelIdentity) -> int:
-    """Return how many conversations to run concurrently with a model by default.
-
-    This is the batch size of a vLLM that lhkit starts: fewer leave it idle, more wait in its
-    queue, which distorts their timings. Other vLLM servers run 128 or more by default.
-    """
-    return MAX_NUM_SEQS if identity.server.startswith("vllm ") else UNKNOWN_CONCURRENCY
 
 
 def require_constraint(

@@ -18,7 +18,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -53,6 +53,12 @@ _CONNECT_TIMEOUT_S = 10.0
 _IDLE_TIMEOUT_S = 300.0
 """Longest time without progress. On a CPU the first token waits for the prompts before it."""
 
+_KEEP_ALIVE_S = 2.0
+"""How long an unused connection stays open. Servers close theirs after 5 s (vLLM, llama.cpp)."""
+
+_END_S = 0.05
+"""The wait for the end of a stream after its last event; a connection without it is closed."""
+
 MAX_BODY_BYTES = 16 << 20
 MAX_ERROR_BYTES = 1 << 20
 MAX_LINE_BYTES = 16 << 20
@@ -85,6 +91,7 @@ class Endpoint:
             connection alive does not count. Also the longest time until the headers, and of an
             answer that is not a stream.
         retries: how often a request is retried after a transient error; 0 for never.
+        dtype: number type of the model, for a server that does not report it.
     """
 
     base_url: str
@@ -95,6 +102,7 @@ class Endpoint:
     constraint: Constraint = "off"
     idle_timeout_s: float = _IDLE_TIMEOUT_S
     retries: int = 2
+    dtype: str = ""
 
     def __repr__(self) -> str:
         """Show the endpoint without keys."""
@@ -173,9 +181,12 @@ class StreamLimits:
         Raises:
             StreamBrokenError: the stream exceeds a limit.
         """
-        lines = chunk.split(b"\n")
-        longest = max(self._line_bytes + len(lines[0]), len(max(lines, key=len)))
-        self._line_bytes = len(lines[-1]) + (self._line_bytes if len(lines) == 1 else 0)
+        last = len(chunk) - chunk.rfind(b"\n") - 1
+        longest = self._line_bytes + len(chunk)  # at most
+        if longest > MAX_LINE_BYTES:
+            lines = chunk.split(b"\n")
+            longest = max(self._line_bytes + len(lines[0]), *map(len, lines))
+        self._line_bytes = last if last < len(chunk) else self._line_bytes + last
         self._bytes += len(chunk)
         self._events += chunk.count(b"data:")
         if longest > MAX_LINE_BYTES:
@@ -223,6 +234,7 @@ class Connection:
                         for event in reader.feed(chunk):
                             yield event
                         if reader.is_done:
+                            await _read_end(response)
                             return
                     if reader.silent_s > self._idle_timeout_s:
                         raise stalled(self.address, is_kept_alive=True)
@@ -250,6 +262,21 @@ class Connection:
             ):
                 return await _read_json(response, self.address)
 
+    async def get_text(self, path: str) -> str:
+        """Return a text.
+
+        Raises:
+            ModelError: as `get`.
+        """
+        with translate_errors(self.address):
+            async with (
+                self._limited(),
+                self._session.get(self.address + path, allow_redirects=False) as response,
+            ):
+                await _require_ok(response, self.address)
+                body = await read_up_to(response, self.address, MAX_BODY_BYTES)
+                return body.decode("utf-8", "replace")
+
     async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a body and return the JSON object of the response.
 
@@ -259,9 +286,7 @@ class Connection:
         with translate_errors(self.address):
             async with (
                 self._limited(),
-                self._session.post(
-                    self.address + path, json=body, allow_redirects=False
-                ) as response,
+                await self._send(path, body) as response,
             ):
                 return _require_object(await _read_json(response, self.address), self.address)
 
@@ -326,9 +351,7 @@ class Connection:
     async def _post_stream(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
         with translate_errors(self.address):
             async with self._limited():  # also headers that never end
-                response = await self._session.post(
-                    self.address + path, json=body, allow_redirects=False
-                )
+                response = await self._send(path, body)
             if response.status == _OK and response.content_type == "text/event-stream":
                 return response
             async with self._limited(), response:
@@ -339,6 +362,58 @@ class Connection:
                 message = error_message(text)
                 answer = f"{response.content_type}, no event stream"
                 raise unexpected_answer(self.address, f"{answer}: {message}" if message else answer)
+
+    async def _send(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
+        """Post a body, a second time if the connection was an old one that the server had closed.
+
+        Only if no byte of an answer came. `get` needs no such care: aiohttp repeats it itself.
+        """
+        import aiohttp
+
+        attempt = _Attempt()
+        try:
+            return await self._post(path, body, attempt)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            if not attempt.is_reused or _has_begun(error):
+                raise
+        return await self._post(path, body, _Attempt())
+
+    async def _post(
+        self, path: str, body: Mapping[str, Any], attempt: "_Attempt"
+    ) -> "aiohttp.ClientResponse":
+        return await self._session.post(
+            self.address + path, json=body, allow_redirects=False, trace_request_ctx=attempt
+        )
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One sending of a request; `is_reused` if its connection has had an answer before."""
+
+    is_reused: bool = False
+
+
+async def _mark_reused(_session: Any, context: Any, _params: Any) -> None:
+    attempt = context.trace_request_ctx
+    if isinstance(attempt, _Attempt):
+        attempt.is_reused = True
+
+
+def _has_begun(error: Exception) -> bool:
+    """Return True if a part of the headers came before the server disconnected."""
+    return not isinstance(getattr(error, "message", ""), str)
+
+
+async def _read_end(response: "aiohttp.ClientResponse") -> None:
+    """Read the end of a body whose content is complete, so that its connection is used again."""
+    import aiohttp
+
+    if response.content.at_eof():
+        return
+    with suppress(aiohttp.ClientError, OSError):  # OSError: also a timeout
+        async with asyncio.timeout(_END_S):
+            while not response.content.at_eof():
+                await response.content.readany()
 
 
 def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":
@@ -356,11 +431,15 @@ def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":
         sock_connect=_CONNECT_TIMEOUT_S,
         sock_read=endpoint.idle_timeout_s,
     )
-    # No limit: the server queues, not the client. One connection per request: vLLM closes an idle
-    # one after 5 s, and a request sent into a closing connection fails.
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(_mark_reused)
     return aiohttp.ClientSession(
-        connector=connector, timeout=timeout, headers=headers, auto_decompress=False
+        # no limit: the server queues, not the client
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        timeout=timeout,
+        headers=headers,
+        auto_decompress=False,
+        trace_configs=[trace],
     )
 
 

@@ -3,10 +3,13 @@
 `weights` builds their files, `server` runs them.
 """
 
+import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from lhkit.base.accelerators import accelerators
 from lhkit.base.errors import UsageError
 from lhkit.base.files import installed_version
 from lhkit.conversation.responses import ModelIdentity
@@ -15,7 +18,13 @@ from lhkit.models.client.identity import weights_name
 from lhkit.models.decoding import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.names import EMBEDDED_NAMES
-from lhkit.models.precision import Dtype, Precision, ServedDtype, choose_precision
+from lhkit.models.precision import (
+    Dtype,
+    Precision,
+    ServedDtype,
+    choose_card_precision,
+    choose_precision,
+)
 from lhkit.models.serving.vllm_server import GPU, PACKAGES, ServerSettings
 
 TUNED, BASE = EMBEDDED_NAMES
@@ -77,7 +86,7 @@ def serving_plan(
         weights_sha256=weights_sha256,
         dtype=dtype,
     )
-    return replace(plan, **GPU) if is_for_gpu() else plan
+    return replace(plan, **GPU, device=served_device()) if is_for_gpu() else plan
 
 
 def _parser_args(name: str, weights: Path) -> tuple[str, ...]:
@@ -91,17 +100,38 @@ def is_for_gpu() -> bool:
     return version is not None and not version.endswith("+cpu")
 
 
-def served_precision(dtype: Dtype | None) -> Precision | None:
-    """Return the number type to serve with; None if vLLM chooses for a graphics card."""
-    if dtype is None and is_for_gpu():
-        return None
-    return choose_precision(dtype)
+def served_device() -> str:
+    """Return the graphics card that a server of this machine would use; empty for a CPU."""
+    cards = accelerators() if is_for_gpu() else ()
+    return cards[0].name if cards else ""
 
 
-def served_dtype(dtype: Dtype | None) -> ServedDtype:
-    """Return the value of vLLM's `--dtype`."""
-    precision = served_precision(dtype)
-    return precision.dtype if precision else "auto"
+def served_precision(dtype: Dtype | None, weights: Path | None = None) -> Precision:
+    """Return the number type to serve with, and why.
+
+    Args:
+        dtype: None chooses by processor or graphics card.
+        weights: a folder of weights, whose number type counts on a graphics card; None for an
+            embedded model, which is stored in bf16.
+    """
+    if not is_for_gpu():
+        return choose_precision(dtype)
+    weights_dtype = "bfloat16" if weights is None else _weights_dtype(weights)
+    return choose_card_precision(dtype, accelerators(), weights_dtype)
+
+
+def served_dtype(dtype: Dtype | None, weights: Path | None = None) -> ServedDtype:
+    """Return the value of vLLM's `--dtype`; arguments as of `served_precision`."""
+    return served_precision(dtype, weights).dtype
+
+
+def _weights_dtype(folder: Path) -> str:
+    """Return the number type of a folder's weights; empty if unknown, or if they are quantised."""
+    with suppress(OSError, ValueError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if isinstance(config, dict) and not config.get("quantization_config"):
+            return str(config.get("dtype") or config.get("torch_dtype") or "")
+    return ""
 
 
 def expected_identity(
@@ -129,4 +159,5 @@ def expected_identity(
         weights=weights_name(str(weights.absolute()), name),
         weights_sha256=weights_sha256,
         dtype="" if dtype == "auto" else dtype,
+        device=served_device(),
     )

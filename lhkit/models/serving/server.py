@@ -126,6 +126,10 @@ class ServerPlan(ABC):
     def environment(self) -> Mapping[str, str]:
         """Return the server's environment variables."""
 
+    def started_dtype(self) -> str:
+        """Return the number type of the started server, from its log; empty if unknown."""
+        return ""
+
     @abstractmethod
     def missing(self) -> MissingPackageError:
         """Return the exception for a missing engine."""
@@ -332,6 +336,7 @@ class RunningServer:
         pid: process that lives as long as the server.
         after_boot_s: start time of that process, in seconds since boot.
         options: command-line arguments of the server.
+        logged_dtype: number type in the server's log.
     """
 
     served_name: str
@@ -340,11 +345,12 @@ class RunningServer:
     pid: int
     after_boot_s: float
     options: tuple[str, ...] = ()
+    logged_dtype: str = ""
 
     @property
     def dtype(self) -> str:
-        """The number type of the server; empty if its command line does not specify one."""
-        return next(filter(None, map(parse_dtype_alias, self.options)), "")
+        """The number type of the server; empty if unknown."""
+        return next(filter(None, map(parse_dtype_alias, self.options)), self.logged_dtype)
 
 
 async def find_running_server(
@@ -386,6 +392,7 @@ async def register_server(cache_dir: Path, server: LocalServer) -> AsyncIterator
         pid=server.pid,
         after_boot_s=after_boot_s(server.pid),
         options=settings.arguments(server.port),
+        logged_dtype=await asyncio.to_thread(settings.started_dtype),
     )
     path = _registration_path(cache_dir, settings.registered_name)
     path.parent.mkdir(parents=True, exist_ok=True)

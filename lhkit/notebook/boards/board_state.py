@@ -11,10 +11,11 @@ from lhkit.confirm.form import (
     argument_fields,
     format_value,
 )
-from lhkit.conversation.events import CallCompleted, ChatEvent, TurnEnded
+from lhkit.conversation.events import CallCompleted, ChatEvent, EndReason, TurnEnded
 from lhkit.conversation.responses import Finished, ModelIdentity
+from lhkit.harness.chats.drafts import Draft, DraftDecision, Drafts
 from lhkit.harness.chats.reviews import CallPlace, Label, LabelKind, ReviewComparison, places_of
-from lhkit.harness.records.record import CallRecord, Preference, SampleRecord
+from lhkit.harness.records.record import CallRecord, Preference, SampleRecord, TurnRecord
 from lhkit.notebook.panel.state import OptInRequested, PanelNotice
 
 Side: TypeAlias = Literal["left", "right"]
@@ -244,16 +245,101 @@ class ReviewState(BoardState):
         made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.effective_args)
         if label is not None and label.verdict is verdict:
             made = (label.tool, label.args)
-        name = tool or made[0]
-        if name not in self.schemas:
-            name = next(iter(self.schemas), "")
-        args = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
-        fields = argument_fields(self.schemas.get(name, {}))
-        typed = {
-            field.name: format_value(field, args[field.name])
-            for field in fields
-            if field.name in args
-        }
-        return Correction(
-            number=number, verdict=verdict, tool=name, fields=fields, typed=typed, say=say
+        form = call_form(self.schemas, made, tool, number=number, verdict=verdict)
+        return replace(form, say=say)
+
+
+def call_form(
+    schemas: Mapping[str, Mapping[str, Any]],
+    made: tuple[str, Any],
+    tool: str | None,
+    *,
+    number: int,
+    verdict: LabelKind,
+) -> Correction:
+    """Return the form of a call.
+
+    Args:
+        schemas: the argument schemas of the tools.
+        made: tool and arguments to fill in.
+        tool: another tool that was chosen.
+        number: of the form.
+        verdict: the label.
+    """
+    name = tool or made[0]
+    if name not in schemas:
+        name = next(iter(schemas), "")
+    args = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
+    fields = argument_fields(schemas.get(name, {}))
+    typed = {
+        field.name: format_value(field, args[field.name]) for field in fields if field.name in args
+    }
+    return Correction(number=number, verdict=verdict, tool=name, fields=fields, typed=typed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftState(BoardState):
+    """The state of a review of drafts; `conversation` is the number of the draft.
+
+    Attributes:
+        reviewer: the reviewer's name.
+        content: the drafts and the decisions.
+        records: the chats that are still there, by draft.
+        schemas: the argument schemas of the tools while a form is open.
+        is_busy: True while the calls of an edited scenario run.
+    """
+
+    reviewer: str
+    content: Drafts
+    records: Mapping[str, SampleRecord] = field(default_factory=dict)
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    form: Correction | None = None
+    forms: int = 0
+    is_busy: bool = False
+    places: tuple[CallPlace, ...] = ()  # none to label
+    labels: Mapping[CallPlace, Label] = field(default_factory=dict)
+
+    @property
+    def draft(self) -> Draft:
+        """The current draft."""
+        return tuple(self.content.drafts.values())[self.conversation]
+
+    @property
+    def decision(self) -> DraftDecision | None:
+        """The decision on the current draft."""
+        return self.content.decisions.get(self.draft.id)
+
+    @property
+    def turns(self) -> tuple[TurnRecord, ...]:
+        """The conversation up to the turn of the draft; without its chat, the messages."""
+        record = self.records.get(self.draft.id)
+        if record is not None:
+            return record.trajectory.turns[: self.draft.source.turn + 1]
+        messages = (turn["user"] for turn in self.draft.scenario["turns"])
+        return tuple(TurnRecord(user=user, ended=EndReason.STOPPED) for user in messages)
+
+    @property
+    def current(self) -> CallPlace:
+        """The call or reply that the draft is about."""
+        source, first = self.draft.source, self.draft.findings[0]
+        calls = self.turns[-1].calls if self.turns else ()
+        found = (
+            i
+            for i, call in enumerate(calls)
+            if call.tool == first.tool and (call.is_edited or not call.ran)
         )
+        return CallPlace(sample=source.chat, turn=source.turn, call=next(found, None))
+
+    def moved(self, number: int) -> "DraftState":
+        """Return the state at the nearest existing draft; numbers count from 0."""
+        number = min(max(number, 0), len(self.content.drafts) - 1)
+        return replace(self, conversation=number, form=None, notices=())
+
+    def at_next_open(self) -> "DraftState | None":
+        """Return the state at the next draft without a decision, wrapping around, or None."""
+        names = [*self.content.drafts]
+        for step in range(1, len(names) + 1):
+            number = (self.conversation + step) % len(names)
+            if names[number] not in self.content.decisions:
+                return self.moved(number)
+        return None

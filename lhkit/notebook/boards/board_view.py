@@ -3,7 +3,7 @@
 Foreign text is escaped, and its invisible characters are made visible.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from html import escape
 from typing import Any
@@ -14,6 +14,14 @@ from markupsafe import Markup
 from lhkit.base.json_values import json_or_repr
 from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.text import visible
+from lhkit.harness.authoring.scenario_yaml import yaml_text
+from lhkit.harness.chats.draft_texts import (
+    finding_lines,
+    question_text,
+    source_text,
+    sources_text,
+)
+from lhkit.harness.chats.drafts import Answer, Draft
 from lhkit.harness.chats.reviews import CallPlace, Label, ReviewComparison
 from lhkit.harness.figures.agreement import Agreement
 from lhkit.harness.records.record import CallRecord, SampleRecord
@@ -23,6 +31,7 @@ from lhkit.notebook.boards.board_state import (
     WITH_CALL,
     ABState,
     Correction,
+    DraftState,
     ReviewState,
     Stage,
     VoteChoice,
@@ -112,6 +121,90 @@ def _turn_part(state: ReviewState, number: int, catalog: Catalog) -> Any:
         [CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls))],
         CallPlace(sample=name, turn=number),
     )
+
+
+def draft_parts(state: DraftState, catalog: Catalog) -> tuple[str, ...]:
+    """Return the parts of a review of drafts; unchanged parts are equal texts."""
+    part = _parts_in(catalog.locale)
+    fields = Markup("").join(_fields(state.form, catalog)) if state.form else ""
+    return (
+        *_draft_body(state, catalog),
+        part.decide(state, question_text(state.draft, catalog), Answer),
+        part.correction(state.form, state.schemas, fields),
+    )
+
+
+def draft_saved(state: DraftState, catalog: Catalog) -> tuple[str, ...]:
+    """Return the current draft without buttons."""
+    question = f"<p>{escape(question_text(state.draft, catalog))}</p>"
+    return (*map(str, _draft_body(state, catalog)), question)
+
+
+def draft_lines(state: DraftState, catalog: Catalog) -> list[str]:
+    """Return a review of drafts in short, as text."""
+    lines = [_draft_counts(state, catalog), *(notice.text for notice in state.notices)]
+    return [visible(line) for line in lines]
+
+
+def _draft_body(state: DraftState, catalog: Catalog) -> tuple[Any, ...]:
+    """Return head, source conversation and proposed scenario of a draft."""
+    part, draft = _parts_in(catalog.locale), state.draft
+    turns = state.turns
+    first = draft.source.turn + 1 - len(turns)
+    places = [
+        [CallPlace(sample=draft.source.chat, turn=first + n, call=i) for i in range(len(t.calls))]
+        for n, t in enumerate(turns)
+    ]
+    replies = (CallPlace(sample=draft.source.chat, turn=first + n) for n in range(len(turns)))
+    is_there = draft.id in state.records
+    near = state.content.near.get(draft.id, ())
+    return (
+        part.draft_head(
+            state,
+            _draft_counts(state, catalog),
+            source_text(draft.source.chat, draft.source.turn, catalog),
+            [*finding_lines(draft.findings, catalog)],
+            catalog.text("drafts.near", count=len(near), sources=sources_text(near, catalog))
+            if near
+            else "",
+            "" if is_there else catalog.text("drafts.no_chat", folder=draft.source.folder),
+        ),
+        *(
+            part.turn(state, turn, calls, reply) if is_there else part.message_of(turn)
+            for turn, calls, reply in zip(turns, places, replies, strict=True)
+        ),
+        part.proposal(_proposal_lines(draft, catalog), yaml_text([draft.scenario])),
+    )
+
+
+def _draft_counts(state: DraftState, catalog: Catalog) -> str:
+    return catalog.text(
+        "drafts.head",
+        reviewer=state.reviewer,
+        number=state.conversation + 1,
+        count=len(state.content.drafts),
+        open=len(state.content.open),
+    )
+
+
+def _proposal_lines(draft: Draft, catalog: Catalog) -> Iterator[str]:
+    """Yield what the proposed scenario expects of its last turn."""
+    turn = draft.scenario["turns"][-1]
+    for call in draft.calls:
+        yield catalog.text("drafts.expects", call=_written_call(call))
+    if not draft.calls:
+        yield catalog.text("drafts.expects_nothing")
+    for call in turn.get("forbid", ()):
+        yield catalog.text("drafts.forbids", call=_written_call(call))
+    reply = turn.get("reply", {})
+    if reply.get("claims") == "none":
+        yield catalog.text("drafts.claims_nothing")
+    for words in reply.get("excludes", ()):
+        yield catalog.text("drafts.excludes", words=words)
+
+
+def _written_call(call: Mapping[str, Any]) -> str:
+    return f"{call['tool']} {json_or_repr(call.get('args', {}))}"
 
 
 @cache

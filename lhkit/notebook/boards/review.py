@@ -9,7 +9,6 @@ from lhkit.base.errors import UsageError
 from lhkit.base.files import write_atomically
 from lhkit.base.json_values import shown
 from lhkit.base.user_locale import user_catalog
-from lhkit.confirm.form import Form, filled
 from lhkit.harness.authoring.accept import (
     accept_argument,
     observed_arguments,
@@ -22,6 +21,7 @@ from lhkit.harness.chats.corrections import (
     corrected_conversation,
     scenario_from_review,
 )
+from lhkit.harness.chats.drafts import SUFFIX
 from lhkit.harness.chats.reviews import (
     CallPlace,
     Label,
@@ -49,8 +49,8 @@ from lhkit.harness.scenarios.loader import read_sources
 from lhkit.notebook.boards.board import Board, Press
 from lhkit.notebook.boards.board_state import WITH_CALL, WITH_WORDS, Correction, ReviewState
 from lhkit.notebook.boards.board_view import review_lines, review_parts, review_saved
+from lhkit.notebook.boards.call_form import call_error, read_form
 from lhkit.notebook.panel.loop import HomeLoop
-from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, load_toolset
 
 
@@ -97,6 +97,8 @@ class Review(Board[ReviewState]):
         locale: str | None = None,
         folder: Path | str | None = None,
     ) -> None:
+        if not isinstance(source, Run) and Path(source).suffix == SUFFIX and Path(source).is_file():
+            raise UsageError(f"{source} is no folder of chats. Open drafts with DraftReview.")
         self._run = source if isinstance(source, Run) else Run.load(source)
         self._folder = Path(folder) if folder else _folder_of(source)
         records = tuple(record for record in self._run.records if record.trajectory.turns)
@@ -341,17 +343,7 @@ class Review(Board[ReviewState]):
         return load(DEFAULT)
 
     def _call_error(self, tool: str, args: Mapping[str, Any]) -> str:
-        """Return why a call is invalid; empty for a valid one."""
-        schema = self._state.schemas.get(tool)
-        if schema is None:
-            return self._catalog.text("review.no_tool", tool=tool)
-        verdict = ArgumentValidator(schema).check(dict(args))
-        if isinstance(verdict, Accepted):
-            names = ", ".join(verdict.extra)
-            return self._catalog.text("review.unknown", names=names) if names else ""
-        parts = (getattr(verdict, name, None) for name in ("field", "expected", "actual"))
-        why = " · ".join(str(part) for part in parts if part)
-        return self._catalog.text("review.refused", why=why)
+        return call_error(self._state.schemas, tool, args, self._catalog)
 
     def _handle(self, press: Press) -> None:
         state = self._state
@@ -383,22 +375,14 @@ class Review(Board[ReviewState]):
 
     def _save(self, form: Correction, press: Press) -> None:
         """Save a label from its form, or show validation errors in the form."""
-        say = press.fields.get("say", "")
-        names = {field.name: f"arg:{field.name}" for field in form.fields}
-        typed = {
-            name: None if key in press.nulls else press.fields.get(key, "")
-            for name, key in names.items()
-        }
-        done = filled(Form(fields=form.fields), typed, self._catalog)
+        filled_in, args = read_form(form, press, self._catalog)
         error = ""
-        if form.verdict in WITH_CALL and not done.errors:
-            error = self._call_error(form.tool, done.values)
-        if not (error or done.errors):
-            self.judge(form.verdict, tool=form.tool, args=done.values, say=say)
+        if form.verdict in WITH_CALL and not filled_in.errors:
+            error = self._call_error(form.tool, args)
+        if not (error or filled_in.errors):
+            self.judge(form.verdict, tool=form.tool, args=args, say=filled_in.say)
             return
-        number = form.number + 1
-        form = replace(form, number=number, typed=typed, say=say, error=error, errors=done.errors)
-        self._update(form=form, forms=number)
+        self._update(form=replace(filled_in, error=error), forms=filled_in.number)
 
     def _compare(self) -> None:
         state = self._state

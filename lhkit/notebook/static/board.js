@@ -13,6 +13,7 @@ function render({ model, el }) {
   line.className = "lhkit-line";
   line.setAttribute("role", "status");
   let state = "waiting"; // until the kernel sends "here"; a restart ends it
+  let early = null; // the button pressed while waiting
   let armedAt = 0; // when keys may press buttons
   let lookedAt = null; // the place scrolled to last
   const focused = new Set(); // the elements that got the focus once
@@ -23,13 +24,24 @@ function render({ model, el }) {
     Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, valueOf(each)]));
 
   function send(pressed) {
-    if (pressed.disabled || state !== "heard") return;
+    if (pressed.disabled) return;
+    if (state === "waiting") early ??= { ...pressed.dataset };
+    if (state !== "heard") return;
     model.send({ type: "press", press: pressed.dataset.press, value: pressed.dataset.value ?? "",
       view, fields: fields() });
     if (pressed.dataset.press === "send") {
       const input = root.querySelector('[name="message"]');
       if (input) input.value = "";
     }
+  }
+
+  /** Send the press made before the kernel was connected, unless its button is gone. */
+  function sendEarly() {
+    const same = [...root.querySelectorAll("[data-press]")].find(
+      ({ dataset }) => dataset.press === early?.press && dataset.value === early?.value,
+    );
+    early = null;
+    if (same) send(same);
   }
 
   /** Show the changed parts; input and focus are kept. */
@@ -134,7 +146,10 @@ function render({ model, el }) {
     "change:parts": paint,
     "change:labels": words,
     "msg:custom": (message) => {
-      if (message.type === "here") turn("heard");
+      if (message.type === "here") {
+        turn("heard");
+        sendEarly();
+      }
       else if (message.type === "copy") keepCopy(model, message);
       else if (message.type === "roll_call") model.send({ type: "ready", view });
       else if (message.type === "unsent" && message.view === view) {

@@ -178,6 +178,7 @@ def show(page: Page, url: str) -> None:
             if attempt == 2:
                 raise
         else:
+            page.evaluate("() => window.jupyterapp.restored")  # it takes the focus until then
             return
 
 

@@ -8,6 +8,8 @@ from playwright.sync_api import Locator, Page, expect
 
 OLD_MS = 500  # a card is young for 400
 
+FOCUS_MS = 300  # how long JupyterLab must leave the focus where it is
+
 LOW_CONTRAST = """() => {
   const parse = (colour) => {
     const [r, g, b, a] = colour.match(/[\\d.]+/g).map(Number);
@@ -91,3 +93,17 @@ def assert_readable(page: Page, within: str = ".lhkit-chat") -> None:
     for _ in each_theme(page):
         assert page.evaluate(LOW_CONTRAST) == {}
         assert errors(page, within) == []
+
+
+def hold_focus(target: Locator) -> None:
+    """Focus an element, again if JupyterLab takes the focus back.
+
+    It does so when it has restored its layout or replaces an output, both at any time after the
+    first output is shown.
+    """
+    for _ in range(100):
+        target.focus()
+        target.page.wait_for_timeout(FOCUS_MS)
+        if target.evaluate("element => element === document.activeElement"):
+            return
+    raise AssertionError(f"JupyterLab does not leave the focus to {target}")

@@ -11,7 +11,13 @@ from playwright.sync_api import Locator, Page, expect
 
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
-from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme, stopped_clock
+from tests.e2e.browser.reading import (
+    OUTSIDE,
+    assert_readable,
+    each_theme,
+    hold_focus,
+    stopped_clock,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -66,7 +72,7 @@ def test_ab_votes_by_keys(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     folder = tmp_path / "ab"
     page = open_notebook(cell(folder, "say('I cannot do that.')"))
     votes = page.locator(".lhkit-votes")
-    page.locator(".lhkit-board [name=message]").click()
+    hold_focus(page.locator(".lhkit-board [name=message]"))
     for number in range(3):
         expect(page.locator(".lhkit-send")).to_be_enabled()
         page.keyboard.type(f"hello 1234 {number}")  # digits in a message vote for nothing

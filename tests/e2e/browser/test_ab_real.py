@@ -16,6 +16,7 @@ from lhkit.models.runtimes import LLAMA_CPP
 from lhkit.models.serving.gemma import BASE, TUNED
 from lhkit.settings import load_settings
 from tests.children import search_paths
+from tests.e2e.browser.reading import hold_focus
 
 pytestmark = [
     pytest.mark.browser,
@@ -74,7 +75,7 @@ def test_ab_votes_on_real_models_are_compared(
     page = open_notebook(PANEL.format(urls=addresses, folder=str(folder), tokens=MAX_TOKENS))
     board = page.locator(".lhkit-board")
     expect(page.locator(".lhkit-send")).to_be_enabled(timeout=ANSWER_MS)
-    page.locator(".lhkit-board [name=message]").click()
+    hold_focus(page.locator(".lhkit-board [name=message]"))
     for number in range(10):
         expect(page.locator(".lhkit-send")).to_be_enabled(timeout=ANSWER_MS)
         page.keyboard.insert_text(SAID[number % len(SAID)])

@@ -101,7 +101,7 @@ WORDS = {
 def say(page: Page, text: str) -> None:
     expect(page.locator(".lhkit-send")).to_be_enabled()
     page.locator(".lhkit-input").fill(text)
-    page.keyboard.press("Enter")
+    page.locator(".lhkit-input").press("Enter")
 
 
 def open_card(page: Page) -> Locator:

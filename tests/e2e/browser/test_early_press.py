@@ -1,6 +1,7 @@
 """Presses before the kernel is connected: sent once, and only if the button is still there.
 
-The panel's script runs alone in a page, with a fake model instead of JupyterLab.
+The scripts of the panel and of the boards run alone in a page, with a fake model instead of
+JupyterLab.
 """
 
 from collections.abc import Iterator
@@ -83,3 +84,64 @@ def test_press_on_a_lost_panel_is_ignored(page: Page) -> None:
     answer(page)
     assert opt_ins(page) == 0
     expect(page.locator(".lhkit-status")).to_have_text("lost")
+
+
+BUTTONS = "".join(
+    f'<button data-press="label" data-value="{value}" data-key="{key}">{value}</button>'
+    for value, key in (("right", "1"), ("wrong", "2"))
+)
+SHOW_BOARD = """async ([script, html]) => {
+    const { default: board } = await import("data:text/javascript," + encodeURIComponent(script));
+    const listeners = {};
+    const values = { parts: [html], locale: "en", labels: { waiting: "waiting", lost: "lost" } };
+    window.sent = [];
+    window.model = {
+        get: (name) => values[name],
+        on: (name, listener) => { listeners[name] = listener; },
+        off: () => {},
+        send: ({ type, value }) => { if (type === "press") window.sent.push(value); },
+        say: (message) => listeners["msg:custom"](message),
+        paint: (html) => { values.parts = [html]; listeners["change:parts"](); },
+        end: () => listeners.comm_live_update(),
+    };
+    board.render({ model: window.model, el: document.body });
+    document.querySelector(".lhkit-board").focus();
+}"""
+
+
+@pytest.fixture
+def board(browser: Browser) -> Iterator[Page]:
+    """Return a page with a board of two buttons, and a kernel that says nothing yet."""
+    opened = browser.new_page()
+    opened.evaluate(SHOW_BOARD, [script("board.js"), BUTTONS])
+    yield opened
+    opened.close()
+
+
+def test_early_key_on_a_board_is_sent_once(board: Page) -> None:
+    board.keyboard.press("1")
+    board.keyboard.press("1")
+    board.keyboard.press("2")  # meant for what the first one would have shown
+    assert board.evaluate("window.sent") == []
+    answer(board)
+    answer(board)
+    assert board.evaluate("window.sent") == ["right"]
+    board.keyboard.press("2")
+    assert board.evaluate("window.sent") == ["right", "wrong"]
+
+
+def test_early_click_on_a_board_is_dropped_with_its_button(board: Page) -> None:
+    board.get_by_text("right").click()
+    board.evaluate(
+        'window.model.paint(\'<button data-press="label" data-value="wrong">no</button>\')'
+    )
+    answer(board)
+    assert board.evaluate("window.sent") == []
+
+
+def test_early_press_on_a_lost_board_is_ignored(board: Page) -> None:
+    board.get_by_text("right").click()
+    board.evaluate("() => window.model.end()")
+    answer(board)
+    assert board.evaluate("window.sent") == []
+    expect(board.locator(".lhkit-line")).to_have_text("lost")

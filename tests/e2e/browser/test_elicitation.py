@@ -49,9 +49,8 @@ def panel(file: Path, tool: str = "add_detailed", server: Path = LEDGER) -> str:
 def open_form_card(page: Page) -> Locator:
     """Send a message, and return the locator of its card."""
     expect(page.locator(".lhkit-send")).to_be_enabled(timeout=120_000)
-    page.locator(".lhkit-input").click()
-    page.keyboard.type("Write it down")
-    page.keyboard.press("Enter")
+    page.locator(".lhkit-input").press_sequentially("Write it down")
+    page.locator(".lhkit-input").press("Enter")
     return page.locator(".lhkit-confirm").last
 
 

@@ -79,9 +79,8 @@ def page(open_notebook: OpenNotebook, folder: Path, record: Path) -> Page:
 def open_card(page: Page, tool: str = "write_file", names: str = "note.txt") -> Locator:
     """Ask for a write, and return the card, old enough to be pressed."""
     expect(page.locator(".lhkit-send")).to_be_enabled(timeout=120_000)
-    page.locator(".lhkit-input").click()
-    page.keyboard.type("Write it down")
-    page.keyboard.press("Enter")
+    page.locator(".lhkit-input").press_sequentially("Write it down")
+    page.locator(".lhkit-input").press("Enter")
     card = page.locator(".lhkit-confirm").last
     expect(card).to_have_attribute("data-state", "open")
     expect(card).to_contain_text(tool)
@@ -182,9 +181,8 @@ def test_mcp_memory_server_writes_only_after_run(
     expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "ok")
     assert json.loads(file.read_text(encoding="utf-8"))["name"] == "Kim"
     expect(page.locator(".lhkit-send")).to_be_enabled()
-    page.locator(".lhkit-input").click()
-    page.keyboard.type("Who is there?")
-    page.keyboard.press("Enter")
+    page.locator(".lhkit-input").press_sequentially("Who is there?")
+    page.locator(".lhkit-input").press("Enter")
     expect(page.locator('[data-role="tool"]')).to_have_count(3)  # a read asks no confirmation
     expect(page.locator(".lhkit-confirm")).to_have_count(2)
     expect(page.locator('[data-role="tool"]').last.locator("pre").last).to_contain_text("Kim")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.browser.reading import each_theme, stopped_clock
+from tests.e2e.browser.reading import each_theme, hold_focus, stopped_clock
 from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -33,9 +33,10 @@ def page(open_notebook: OpenNotebook, database: Path) -> Page:
 def say(page: Page, text: str) -> None:
     """Type and send, once the panel is idle: it keeps, and does not send, what comes while busy."""
     expect(page.locator(".lhkit-send")).to_be_enabled()
-    page.locator(".lhkit-input").click()
-    page.keyboard.type(text)
-    page.keyboard.press("Enter")
+    box = page.locator(".lhkit-input")
+    box.click()
+    box.press_sequentially(text)
+    box.press("Enter")
 
 
 def card(page: Page) -> Locator:
@@ -111,7 +112,7 @@ def test_card_cancel_escape_stop_and_reload_write_nothing(page: Page, database: 
 
 def test_keyboard_in_input_and_card(page: Page, database: Path) -> None:
     box = page.locator(".lhkit-input")
-    box.click()
+    hold_focus(box)
     page.keyboard.type("dd")  # deletes a cell in command mode
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("list")

@@ -66,7 +66,7 @@ def test_policy_runs_one_tool_unasked_and_the_line_of_truth_says_which(
     notice = page.locator('[data-role="system"]')
     expect(notice).to_contain_text("확인 없이 실행합니다(위험 2% 이하): log_day")
     page.locator(".lhkit-input").fill("월요일을 기록했다가 지워 줘")
-    page.keyboard.press("Enter")
+    page.locator(".lhkit-input").press("Enter")
     card = page.locator(".lhkit-confirm")
     expect(card).to_have_attribute("data-state", "open")
     expect(card).to_contain_text("delete_day")

@@ -16,7 +16,7 @@ from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import read_sources
 from lhkit.notebook.boards.review import Review
 from lhkit.toolset import load
-from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme
+from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme, hold_focus
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -77,7 +77,7 @@ def test_review_by_keys_and_export(
     board = page.locator(".lhkit-board")
     head = board.locator(".lhkit-head")
     expect(head).to_contain_text(f"conversation 1 of {COUNT}")
-    board.locator("[data-key='1']").focus()
+    hold_focus(board.locator("[data-key='1']"))
     for number in range(COUNT):
         expect(head).to_contain_text(f"conversation {number + 1} of {COUNT}, {number} labelled")
         review_one(page, number, shots)

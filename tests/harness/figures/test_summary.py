@@ -136,7 +136,10 @@ def test_key_view_shows_what_decides() -> None:
         record(verdict=INVALID),
         record("AC-2", violations=(occurred("unlisted_write"),), turn_s=0.25),
     ]
-    model = "model: gemma-base, vllm 0.32, http://h:1, dialect json, constraint off"
+    model = (
+        "model: gemma-base, vllm 0.32, number type not reported, http://h:1, dialect json, "
+        "constraint off"
+    )
     assert key_lines(summarise(records[:1])) == [
         "passed               1/1 100% [21–100]",
         "violations occurred  none",
@@ -191,7 +194,8 @@ def test_summary_view_fits_100_columns_without_colour() -> None:
     assert "1.00 / 1.00 s" in row
     assert any("AC-2" in line and "–" in line for line in lines)
     assert "invalid: 1" in text
-    assert "model: gemma-base, vllm 0.32, http://h:1, dialect json, constraint off" in text
+    model = "model: gemma-base, vllm 0.32, number type not reported, http://h:1, dialect json"
+    assert f"{model}, constraint off" in " ".join(text.split())
     assert "violations blocked: r3_quota 1" in text
     assert "violations occurred: unlisted_write 1" in text
     assert "tokens: prompt 400 (cached 50%), completion 40" in text

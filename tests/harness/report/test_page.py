@@ -4,16 +4,20 @@ import base64
 import hashlib
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from lhkit.base.locales import load_catalog
-from lhkit.harness.records.record import Verdict
+from lhkit.base.locales import Catalog, load_catalog
+from lhkit.harness.figures.metrics import Summary, summarise
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.report import page_samples
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.metadata import eval_command, run_metadata
 from lhkit.harness.report.page import html_page
+from lhkit.harness.results import results
 from lhkit.harness.results.compare import compare
 from lhkit.harness.results.results import Run
 from lhkit.toolset import criteria_of, load
@@ -272,3 +276,139 @@ def test_page_selects_samples_without_a_criterion_among_others() -> None:
     assert samples == {" ", "AC-1"}
     assert samples <= set(values)
     assert "AC 없음" in parsed.text
+
+
+def large_run(scenarios: int, repeats: int = 1) -> Run:
+    """Return a run with a sample of each kind for each scenario and repeat."""
+    return run_of(
+        *(
+            full_record(f"{kind}-{n}", repeat, **changes)
+            for kind, changes in {
+                "harmful": {},
+                "failed": {"violations": ()},
+                "invalid": {"verdict": Verdict.INVALID, "violations": ()},
+                "passed": {"verdict": Verdict.PASS, "violations": (), "reasons": ()},
+            }.items()
+            for n in range(scenarios)
+            for repeat in range(repeats)
+        )
+    )
+
+
+def sample_ids(html: str) -> list[str]:
+    return re.findall(r'id="s-([\w-]+-\d+)"', html)
+
+
+@pytest.mark.parametrize(
+    ("catalog", "line"),
+    [
+        (
+            ENGLISH,
+            "3 of 8 with violations that occurred, 3 of 8 failed, 3 of 8 invalid, 3 of 8 passed. "
+            "All of them: lhkit report RUN --all",
+        ),
+        (
+            KOREAN,
+            "일어난 위반 8개 중 3개, 실패 8개 중 3개, 무효 8개 중 3개, 통과 8개 중 3개. "
+            "전체는 lhkit report RUN --all",
+        ),
+    ],
+)
+def test_page_of_a_large_run_is_bounded_and_says_so(
+    catalog: Catalog, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_samples, "MAX_SAMPLES", 3)
+    html, larger = (html_page(large_run(n), catalog, name="x") for n in (8, 16))
+    assert line in Parsed(html).text
+    assert sample_ids(html) == sample_ids(larger)
+    assert [each.partition("-")[0] for each in sample_ids(html)] == [
+        *("harmful", "harmful", "harmful", "failed", "failed", "failed"),
+        *("invalid", "invalid", "invalid", "passed", "passed", "passed"),
+    ]
+    assert "12</output>" in html
+    elements = [len(Parsed(each).elements) for each in (html, larger)]
+    assert elements[0] == elements[1]
+    assert len(larger) < 1.05 * len(html)  # other numbers in tables and charts
+
+
+def test_page_has_all_samples_of_an_ordinary_run_and_on_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = large_run(4)
+    html = html_page(run, ENGLISH, name="x")
+    assert len(sample_ids(html)) == 16
+    assert "A part of the samples" not in html
+    monkeypatch.setattr(page_samples, "MAX_SAMPLES", 3)
+    assert html_page(run, ENGLISH, name="x", is_whole=True) == html
+
+
+def test_page_of_a_large_run_shows_as_many_scenarios_as_possible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page_samples, "MAX_SAMPLES", 3)
+    run = large_run(2, repeats=4)
+    html = html_page(run, ENGLISH, name="x")
+    shown = [each for each in sample_ids(html) if each.startswith("failed")]
+    assert shown == ["failed-0-0", "failed-0-1", "failed-1-0"]
+    one_bytes = len(page_samples.sample_parts(run, ENGLISH)[0].lines[0].encode())
+    monkeypatch.setattr(page_samples, "MAX_SAMPLE_BYTES", 10 * one_bytes)
+    few = html_page(run, ENGLISH, name="x")
+    shown = [each for each in sample_ids(few) if each.startswith("failed")]
+    assert shown == ["failed-0-0", "failed-1-0"]
+
+
+def test_page_of_long_samples_has_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = large_run(10)
+    whole = page_samples.sample_parts(run, ENGLISH)
+    one_bytes = len(whole[0].lines[0].encode())
+    monkeypatch.setattr(page_samples, "MAX_SAMPLE_BYTES", 20 * one_bytes)
+    parts = page_samples.sample_parts(run, ENGLISH)
+    assert sum(len(line.encode()) for part in parts for line in part.lines) <= 20 * one_bytes
+    assert [(part.kind, part.count) for part in parts] == [
+        *(("occurred", 10), ("fail", 10), ("invalid", 10), ("pass", 10)),
+    ]
+    assert all(0 < len(part.lines) < 10 for part in parts)
+    few = page_samples.sample_parts(run_of(*large_run(1).records[:2]), ENGLISH)
+    assert [part.left_out for part in few] == [0, 0]  # what one does not need is left to others
+
+
+def test_page_leaves_out_a_sample_that_is_too_large_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tuple(f"reason {n}" for n in range(5_000))
+    run = run_of(full_record("long", reasons=long), full_record("short"))
+    monkeypatch.setattr(page_samples, "MAX_SAMPLE_BYTES", 100_000)
+    html = html_page(run, ENGLISH, name="x")
+    assert sample_ids(html) == ["short-0"]
+    assert "1 of 2 with violations that occurred" in html
+
+
+def test_page_of_a_large_comparison_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = large_run(8)
+    after = run_of(*(full_record(each.sample_id.scenario, verdict=Verdict.PASS)
+                     for each in before.records))  # fmt: skip
+    flips = compare(before, after)
+    monkeypatch.setattr(page_samples, "MAX_SAMPLES", 3)
+    html = html_page(after, ENGLISH, name="x", comparison=flips)
+    section = html.partition('id="flips"')[2].partition("</section>\n")[0]
+    assert section.count("<noscript>") == 3
+    more = len(flips.improvements) - 3
+    assert f"… and {more} more: lhkit report RUN --baseline BASELINE --all" in section
+    whole = html_page(after, ENGLISH, name="x", comparison=flips, is_whole=True)
+    assert "--all" not in whole
+    section = whole.partition('id="flips"')[2].partition("</section>\n")[0]
+    assert section.count("<noscript>") == len(flips.improvements)
+
+
+def test_report_limits_keep_a_page_below_10_megabytes() -> None:
+    assert page_samples.MAX_SAMPLE_BYTES + page_samples.MAX_FLIP_BYTES < 9_500_000
+
+
+def test_page_sums_up_a_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def count(records: Sequence[SampleRecord]) -> Summary:
+        counts.append(len(records))
+        return summarise(records)
+
+    monkeypatch.setattr(results, "summarise", count)
+    html_page(run_of(*FULL_RUN.records), ENGLISH, name="x")
+    assert counts == [3]

@@ -149,6 +149,8 @@ async def test_report_history_writes_a_page_and_prints_the_table(
     [
         ({}, "RUN is missing"),
         ({"history": Path(), "margin": 3.0}, "--history takes RUN and --html"),
+        ({"history": Path(), "is_whole": True}, "--history takes RUN and --html"),
+        ({"folder": Path(), "is_whole": True, "markdown": Path("-")}, "--all is for the HTML page"),
     ],
 )
 async def test_report_refuses_missing_run_and_other_options(

@@ -39,7 +39,7 @@ OPENS = {
 }
 """Options that say how to open the model and the toolset, which `replay` is given."""
 
-NOT_OFFERED = {"instructions"}
+NOT_OFFERED = {"instructions", "tool_descriptions"}
 """Options of a run that the command line does not have."""
 
 CHATS = """
@@ -101,6 +101,7 @@ SAID = ScriptedModel(lambda _: say("hi"), identity=ModelIdentity(model="m", base
         {"sample": 1, "seed": 3, "keep_states": True},
         {"stress": "distractors=2,shuffle,seed=1"},
         {"instructions": {"ko": "짧게 답해."}},
+        {"tool_descriptions": {"add_note": "적기", "add_note.text": {"en": "what"}}},
         {"max_tokens": 7, "user": "careful"},
     ],
     ids="-".join,
@@ -228,6 +229,11 @@ def suite_of(folder: Path, text: str) -> Suite:
         ('constraint = "auto"\ndtype = "float32"', {"constraint": "auto", "dtype": "float32"}),
         ('runtime = "llama.cpp"\nmax_tokens = 9', {"runtime": "llama.cpp", "max_tokens": 9}),
         ('instructions = {ko = "짧게."}', {"instructions": {"ko": "짧게."}}),
+        (
+            'tool_descriptions = {a = "b", c = "d"}\narms.descriptions = ["x"]\n'
+            'descriptions.x = {a = "e", "a.f" = {ko = "g"}}',
+            {"tool_descriptions": {"a": "e", "c": "d", "a.f": {"ko": "g"}}},
+        ),
         ('dialect = "pythonic"\narms.dialects = ["json"]', {"dialect": "json"}),
         ('user = "hasty"\narms.users = ["careful"]', {"user": "careful"}),
     ],

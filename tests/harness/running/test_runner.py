@@ -16,6 +16,7 @@ import pytest
 
 from lhkit.base.errors import (
     ContextTooLongError,
+    MissingPackageError,
     RunError,
     ScenarioError,
     ServerOverloadedError,
@@ -25,8 +26,11 @@ from lhkit.base.errors import (
 from lhkit.conversation.responses import Finished, ModelEvent, Sampling
 from lhkit.harness.authoring.reference import gold_model
 from lhkit.harness.records.manifest import Provenance
+from lhkit.harness.records.record import SampleScore
 from lhkit.harness.records.store import MANIFEST, Journal, read_records
+from lhkit.harness.running import sample
 from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scoring import verdict
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
@@ -266,6 +270,14 @@ async def test_replay_refuses_number_below_one(play: Play, load: Load, option: s
         await play(scenarios_of(load, 1), gold_model, **{option: 0})
 
 
+async def test_replay_reports_a_missing_package_before_the_first_sample(
+    play: Play, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingPackageError, match=r"scipy is not installed.*lhkit\[eval\]"):
+        await play(scenarios_of(load, 1), failing(AssertionError("was asked")), repeats=2)
+
+
 async def test_replay_refuses_duplicate_ids(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="chat-0"):
         await play([*scenarios_of(load, 1)] * 2, gold_model)
@@ -346,7 +358,9 @@ async def test_cancelled_replay_writes_waiting_records(
             await asyncio.sleep(0)
 
     model = After(let_others_go_first)
-    task = asyncio.create_task(play(scenarios_of(load, 2), model, run_dir=tmp_path, concurrency=2))
+    scenarios = scenarios_of(load, 2)
+    running = play(scenarios, lambda *_: model, run_dir=tmp_path, concurrency=2)
+    task = asyncio.create_task(running)
     await asyncio.to_thread(is_writing.wait, 10)
     for _ in range(100):  # let the second sample finish and queue up behind the first
         await asyncio.sleep(0)
@@ -370,8 +384,34 @@ async def test_replay_writes_simultaneous_records_in_one_step(
 
     monkeypatch.setattr(Journal, "append", counted)
     model = ScriptedModel(lambda _: say("hi"))
-    await play(scenarios_of(load, 4), model, run_dir=tmp_path, concurrency=4)
+    await play(scenarios_of(load, 4), lambda *_: model, run_dir=tmp_path, concurrency=4)
     assert steps == [4]
+
+
+@pytest.mark.parametrize(
+    ("is_scripted", "concurrency", "thread"),
+    [(False, 2, "lhkit-scoring"), (False, 1, "MainThread"), (True, 2, "MainThread")],
+)
+async def test_replay_scores_beside_other_conversations(
+    play: Play,
+    load: Load,
+    monkeypatch: pytest.MonkeyPatch,
+    is_scripted: bool,
+    concurrency: int,
+    thread: str,
+) -> None:
+    threads: list[str] = []
+
+    def judge(*args: Any, **options: Any) -> SampleScore:
+        threads.append(threading.current_thread().name.partition("_")[0])
+        return verdict.judge(*args, **options)
+
+    monkeypatch.setattr(sample, "judge", judge)
+    model = ScriptedModel(lambda _: say("hi"))
+    source = (lambda *_: model) if is_scripted else model
+    run = await play(scenarios_of(load, 3), source, concurrency=concurrency)
+    assert [record.score.verdict for record in run.records] == [PASS] * 3
+    assert threads == [thread] * 3
 
 
 async def test_replay_refuses_folder_in_use(play: Play, load: Load, tmp_path: Path) -> None:

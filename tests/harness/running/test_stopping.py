@@ -328,7 +328,7 @@ def finish(
         ended = choose(under_way)
         under_way.remove(ended)
         stopping.record(ended, verdicts[ended])
-    return stopping.test.looked, stopping.test.direction
+    return stopping.looked, stopping.direction
 
 
 def test_order_in_which_samples_end_does_not_change_the_decision(load: Load, toolset: Any) -> None:
@@ -412,10 +412,24 @@ async def test_sentence_of_a_stopped_run_has_how_many_of_how_many(
     assert expected[locale] in sentence
 
 
-async def test_stopped_run_is_refused_among_several(play: Play, load: Load) -> None:
+async def test_stopped_run_among_several_is_compared_by_the_always_valid_test(
+    play: Play, load: Load
+) -> None:
     stopped = await play(chats(load), HI, stop=StopRule(baseline=baseline()))
-    with pytest.raises(UsageError, match="now stops when decided"):
-        compare_arms([("before", baseline()), ("now", stopped), ("again", baseline())])
+    arms = compare_arms([("before", baseline()), ("now", stopped), ("again", baseline())])
+    assert all(arm.comparison.sequential for arm in arms if arm.comparison is not None)
+    alone = compare(baseline(), stopped).p_value
+    assert (arms[1].p_first, arms[2].p_first) == (pytest.approx(3 * alone), 1.0)  # three pairs
+    assert arms[0].p_best is None  # of those that did not stop
+
+
+async def test_runs_in_different_random_orders_cannot_be_compared_together(
+    play: Play, load: Load
+) -> None:
+    rules = [StopRule(baseline=baseline(), seed=seed) for seed in (0, 1)]
+    one, other = [await play(chats(load), HI, stop=rule) for rule in rules]
+    with pytest.raises(UsageError, match="one, other stop when decided, and their scenarios were"):
+        compare_arms([("before", baseline()), ("one", one), ("other", other)])
 
 
 async def test_history_leaves_stopped_runs_out_and_counts_them(

@@ -39,7 +39,7 @@ def names(folder: Path, text: str) -> list[str]:
         ("fail_under = 101", r"fail_under: must be 100 or less$"),
         (
             '[arms]\nprompts = ["short"]',
-            r"arms\.prompts: unknown prompt 'short'. Use one of default",
+            r"arms\.prompts: there is no \[prompts\.short\]. Use one of default",
         ),
         ("[prompts.short]\nko = 5", r"prompts\.short\.ko: must be a text or a mapping"),
         (

@@ -1,0 +1,182 @@
+"""Measure the CPU of one client process against a local server that streams recorded answers.
+
+    python evals/benchmarks/client.py runs/dev --against ../before
+
+The server sends the answers of a run folder token by token, as fast as an H200 does. `--against`
+names another checkout, whose client takes turns with this one's. Wall time is not compared: on few
+cores the server, the client and whatever else runs take it from each other.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from gpu_load import Job, Load
+
+HERE = Path(__file__).parent
+LEVELS = {1: 28, 16: 56, 64: 168}
+"""Number of conversations by concurrency."""
+
+PACES = {1: (0.020, 0.0025), 16: (0.035, 0.0045), 64: (0.110, 0.009)}
+"""Seconds until the first token and between tokens, of vLLM on an H200, by concurrency."""
+
+_END_OF_TURN = 106
+_PROMPT_IDS = [2, 105, *range(236_000, 237_176)]
+_TURN = "<start_of_turn>model"
+
+
+@dataclass(kw_only=True)
+class StreamServer:
+    """A fake of vLLM's completions; `answers` has the texts of each user message, in order."""
+
+    answers: Mapping[str, Sequence[str]]
+    pace: tuple[float, float] = PACES[1]
+    connections: set[Any] = field(default_factory=set)
+    sent: dict[int, list[bytes]] = field(default_factory=dict)
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        app = web.Application(client_max_size=1 << 24)
+        models = {"object": "list", "data": [{"id": "gemma", "object": "model"}]}
+        app.router.add_get("/v1/models", lambda _: _json(models))
+        app.router.add_get("/version", lambda _: _json({"version": "0.32.0"}))
+        app.router.add_post("/v1/completions", self.complete)
+        return app
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        """Stream the next answer of the conversation in the prompt."""
+        self.connections.add(request.transport)
+        prompt = (await request.json())["prompt"]
+        key = hash(prompt)
+        if key not in self.sent:
+            self.sent[key] = list(_events(self._text(prompt)))
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        first_s, gap_s = self.pace
+        await asyncio.sleep(first_s)
+        due_s = asyncio.get_running_loop().time()
+        for event in self.sent[key]:
+            await response.write(event)
+            due_s += gap_s
+            await asyncio.sleep(max(0.0, due_s - asyncio.get_running_loop().time()))
+        return response
+
+    def _text(self, prompt: str) -> str:
+        last = max(self.answers, key=lambda user: (prompt.rfind(user), len(user)))
+        texts = self.answers[last]
+        number = prompt[prompt.rfind(last) :].count(_TURN) - 1
+        return texts[number] if number < len(texts) else "네."
+
+
+async def _json(payload: Any) -> web.Response:
+    return web.json_response(payload)
+
+
+def _events(text: str) -> Iterator[bytes]:
+    """Yield the events of an answer, four characters a token, as vLLM writes them."""
+    pieces = [text[at : at + 4] for at in range(0, len(text), 4)] + [""]
+    head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "gemma"}
+    usage = {"prompt_tokens": len(_PROMPT_IDS), "completion_tokens": 0}
+    for number, piece in enumerate(pieces, start=1):
+        is_last, usage["completion_tokens"] = number == len(pieces), number
+        choice = {
+            "index": 0,
+            "text": piece,
+            "finish_reason": "stop" if is_last else None,
+            "prompt_token_ids": _PROMPT_IDS if number == 1 else None,
+            "token_ids": [_END_OF_TURN if is_last else 1_000 + number],
+        }
+        yield _event({**head, "choices": [choice], "usage": usage})
+    yield _event({**head, "choices": [], "usage": usage}) + b"data: [DONE]\n\n"
+
+
+def _event(payload: Mapping[str, Any]) -> bytes:
+    return f"data: {json.dumps(payload, ensure_ascii=False)}\n\n".encode()
+
+
+def recorded_answers(run: Path) -> dict[str, list[str]]:
+    """Return the outputs of the model in a run folder, by user message."""
+    lines = (run / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    return {
+        turn["user"]: [call["response"]["raw_text"] for call in turn["model_calls"]]
+        for record in map(json.loads, lines)
+        for turn in record["trajectory"]["turns"]
+    }
+
+
+async def measure(job: Job, tree: Path) -> Load:
+    """Run a job with the client of a checkout, in a process of its own.
+
+    Raises:
+        AssertionError: the process failed.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(tree / "evals/benchmarks/gpu_load.py")),
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate(f"{json.dumps(asdict(job))}\n\n".encode())
+    if process.returncode:
+        raise AssertionError(f"{job.side} exited with {process.returncode}")
+    return Load(**json.loads(output.splitlines()[-1]))
+
+
+async def main() -> None:
+    """Print CPU milliseconds a conversation, of each side at each concurrency."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    server = StreamServer(answers=recorded_answers(options.run))
+    runner = web.AppRunner(server.app())
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    here = HERE.parents[1]
+    sides = [("lhkit", here), ("bare", here)]
+    sides += [] if options.against is None else [("lhkit", options.against.resolve())]
+    print(
+        "| at once | side | CPU ms a conversation: median, least, most | connections | requests |"
+    )
+    print("|--:|---|--:|--:|--:|")
+    with tempfile.TemporaryDirectory() as name:
+        for at_once, count in LEVELS.items():
+            server.pace = PACES[at_once]
+            spent: dict[tuple[str, Path], list[float]] = {side: [] for side in sides}
+            used: dict[tuple[str, Path], str] = {}
+            for number in range(options.rounds):
+                for side, tree in sides:
+                    server.connections.clear()
+                    job = Job(
+                        side=side,
+                        base_url=address,
+                        model="gemma",
+                        count=count,
+                        at_once=at_once,
+                        prompts=f"{name}/{at_once}.jsonl",
+                        folder=f"{name}/{at_once}-{number}-{tree.name}",
+                    )
+                    load = await measure(job, tree)
+                    spent[side, tree].append(1_000 * load.cpu_s / load.conversations)
+                    used[side, tree] = f"{len(server.connections)} | {load.requests}"
+            for (side, tree), times in spent.items():
+                low, middle, high = min(times), statistics.median(times), max(times)
+                label = "before" if tree != here else side
+                shown = f"{middle:.1f}, {low:.1f}, {high:.1f}"
+                print(f"| {at_once} | {label} | {shown} | {used[side, tree]} |", flush=True)
+    await runner.cleanup()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
