@@ -184,11 +184,16 @@ class Measurements:
             await self.several(more[1:])
 
     async def side(self, kind: str, at_once: int, work: Callable[[int], Awaitable[None]]) -> None:
-        """Time one side at a concurrency."""
+        """Time one side at a concurrency; the others repeat what lhkit has sent there."""
+        name = f"{kind}, {at_once} at once"
+        if kind != "rate" and not self.prompts(at_once).exists():
+            outcome = f"{gpu_page.LEFT_OUT}: lhkit has sent no requests to repeat"
+            self.report.steps.append(Step(name=name, outcome=outcome, seconds=0.0))
+            return
         own = self.report.row("lhkit", at_once)
         need_s = own.seconds if own else 0.0
         need_s += 0.0 if kind == "vllm-bench" else _WORKER_START_S
-        await self.step(f"{kind}, {at_once} at once", kind, work, at_once, need_s=need_s)
+        await self.step(name, kind, work, at_once, need_s=need_s)
 
     async def several(self, counts: Sequence[int]) -> None:
         """Time several processes of lhkit at the highest concurrency."""
@@ -335,6 +340,7 @@ class Measurements:
 
     async def rate(self, at_once: int) -> None:
         """Time conversations of lhkit."""
+        self.prompts(at_once).unlink(missing_ok=True)  # of an earlier run
         await self.measure("lhkit", at_once, [self.job("lhkit", at_once)])
 
     async def bare(self, at_once: int) -> None:

@@ -125,7 +125,7 @@ def page(report: Report) -> Iterator[str]:
     yield "## Steps"
     yield ""
     if late := [step.name for step in report.steps if step.outcome.startswith(LEFT_OUT)]:
-        yield f"Left out, because the time was too short: {'; '.join(late)}."
+        yield f"Left out, for lack of time: {'; '.join(late)}."
         yield ""
     yield from table(
         ("step", "result", "seconds"),

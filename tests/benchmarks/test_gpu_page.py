@@ -41,6 +41,7 @@ async def test_gpu_leaves_out_what_does_not_fit_last_and_names_it(
 ) -> None:
     clock = 0.0
     monkeypatch.setattr(gpu.time, "perf_counter", lambda: clock)
+    (tmp_path / "work").mkdir()
     report = Report(command="gpu.py")
     measurements = gpu.Measurements(options(tmp_path, limit_s=70.0), report, 70.0)
 
@@ -50,6 +51,7 @@ async def test_gpu_leaves_out_what_does_not_fit_last_and_names_it(
 
     async def measure(at_once: int) -> None:
         await take_10_s()
+        measurements.prompts(at_once).write_text("", encoding="utf-8")
         report.rows.append(row("lhkit", seconds=4.0, cpu_s=1.0, at_once=at_once))
 
     for name in ("start_bench", "serve", "score", "rehearse", "bare", "bench", "processes"):
@@ -65,8 +67,9 @@ async def test_gpu_leaves_out_what_does_not_fit_last_and_names_it(
     ]
     assert [step.name for step in left][-2:] == ["vllm-bench, 16 at once", "4 processes of lhkit"]
     assert left[0].outcome == "left out: 8 s left, 12 s needed"
+    assert left[2].outcome == "left out: lhkit has sent no requests to repeat"
     page = (tmp_path / "gpu.md").read_text(encoding="utf-8")
-    assert "Left out, because the time was too short: bare, 64 at once; rate, 256" in page
+    assert "Left out, for lack of time: bare, 64 at once; rate, 256" in page
 
 
 def test_gpu_sizes_follow_the_concurrency(tmp_path: Path) -> None:

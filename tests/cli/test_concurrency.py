@@ -12,7 +12,7 @@ from lhkit.conversation.responses import ModelIdentity
 from lhkit.harness.running.prepared import choose_scenarios
 from lhkit.harness.running.run_options import RunOptions
 from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.models.client.capacity import Capacity
+from lhkit.models.client.capacity import Capacity, default_capacity
 from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
@@ -33,7 +33,9 @@ ASKED = {
 def served_by(server: str) -> OpenedModel:
     identity = ModelIdentity(model="gemma", server="vllm 0.25.1" if server in ASKED else server)
     source = ScriptedModel([say("hi")], identity=identity)
-    return OpenedModel(source=source, asked=ASKED.get(server))
+    if server in {"gold", "recorded"}:  # no server is asked
+        return OpenedModel(source=source)
+    return OpenedModel(source=source, asked=ASKED.get(server, default_capacity(identity)))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,7 @@ def served_by(server: str) -> OpenedModel:
         ("card", 2, {}, 256, "batch", ("the batch size of the server", "배치 크기에 맞춰")),
         ("cache", 2, {"base_url": URL}, 56, "cache", ("466,000 tokens", "466,000개")),
         ("gold", 2, {"model": "gold"}, 8, "", ()),
+        ("recorded", 2, {}, 8, "", ()),
     ],
 )
 def test_default_concurrency_by_server_and_cores(

@@ -180,6 +180,19 @@ async def test_client_streams_text_and_keeps_the_data() -> None:
     )
 
 
+@pytest.mark.parametrize(("token_id", "is_valid"), [(-(2**63), True), (2**63, False)])
+async def test_client_refuses_prompt_ids_of_more_than_64_bits(
+    token_id: int, *, is_valid: bool
+) -> None:
+    events = [chunk.replace(b"2364", b"%d" % token_id) for chunk in HELLO]
+    if is_valid:
+        assert isinstance((await answer_of(streams(events)))[0][-1], Finished)
+    else:
+        failure = await error_of(streams(events))
+        assert isinstance(failure, StreamBrokenError)
+        assert "an invalid event" in str(failure)
+
+
 async def test_client_does_not_wait_for_a_connection_that_stays_open() -> None:
     events, _ = await answer_of(streams(HELLO, "stall"))
     assert isinstance(events[-1], Finished)

@@ -117,13 +117,13 @@ class Evaluation:
 
         Returns:
             `asked` (by an option), `few_cores`, `replicas`, or the source of the capacity; empty
-            for a script.
+            for a script, and if every sample is recorded already.
         """
         if self.prepared.options.concurrency is not None:
             return "asked"
         if opened.replicas is not None:
             return "replicas"
-        if self.is_scripted:
+        if opened.asked is None:
             return ""
         is_slow = self.default_concurrency(opened, cores) < opened.concurrency
         return "few_cores" if is_slow else opened.capacity.source
