@@ -3,17 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-import approvals
 import dispatch_latency
 import large_run
-import margins
 import numpy as np
 import pytest
 import results
 import scripted_sample
 import start_up
-import stopping
-import stopping_arms
 import suggest
 import wording
 from figures import Machine
@@ -22,7 +18,11 @@ from lhkit.harness.figures.sequential import SequentialTest
 from lhkit.harness.figures.statistics import holm
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.stopping import DropRule
+from tests.benchmarks.conftest import lazy
 from tests.harness.results.test_arms import arm, dropped, scenarios_run
+
+margins, approvals = lazy("margins"), lazy("approvals")
+stopping, stopping_arms = lazy("stopping"), lazy("stopping_arms")
 
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
 
