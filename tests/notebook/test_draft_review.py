@@ -90,6 +90,7 @@ async def test_drafts_reach_the_suite_only_by_a_yes(file: Path) -> None:
     press(review, "save", name="tofu", amount="2", place="fridge")
     assert review.state.is_busy
     press(review, "decide", "no")  # ignored while its calls run
+    assert third.id not in read_drafts(file).decisions
     await until_free(review)
     assert review.state.form is None
     assert [each["id"] for each in in_suite(file)] == [first.id, third.id]
