@@ -118,6 +118,11 @@ async def test_each_condition_keeps_one_process(
     run.seqs = 63
     await run("seqs")
     run.seqs = 64
+    with monkeypatch.context() as patch:
+        patch.setattr(replicas, "isolation_issue", lambda _: "its sessions share data")
+        await run("shared")
+    await run("all", SHARING_LIMITS)
+    await run("stopping", stop_when_decided=True, baseline="all", exit_zero=True)
     monkeypatch.setattr(replicas, "usable_cores", lambda: 3)
     await run("cores", replace(LOW, cores=4))
     assert run.placements == []
