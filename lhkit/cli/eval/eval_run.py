@@ -4,8 +4,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from itertools import islice
@@ -16,7 +15,7 @@ import yarl
 from rich.console import Console
 from rich.text import Text
 
-from lhkit import app, scale
+from lhkit import app
 from lhkit.base.errors import UsageError
 from lhkit.base.locales import Catalog, load_catalog
 from lhkit.base.process import process_age_s
@@ -24,6 +23,12 @@ from lhkit.base.redaction import without_secrets
 from lhkit.base.text import printable
 from lhkit.cli.eval.eval_options import EvalOptions
 from lhkit.cli.eval.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
+from lhkit.cli.eval.replicas import (
+    SHARING_LIMITS,
+    SharingLimits,
+    open_replicas,
+    share_server,
+)
 from lhkit.cli.frame.console import is_interactive, print_lines, wide_console
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.project import language_lines, shipped_lines
@@ -49,7 +54,6 @@ from lhkit.harness.views.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.models.address import require_address
 from lhkit.models.families import default_dialect
-from lhkit.scale import Placement, Resources
 from lhkit.settings import Settings
 from lhkit.toolset import DEFAULT, label_of, load
 
@@ -62,8 +66,17 @@ PART = "part"
 _MAX_FAILURES = 10
 
 
-async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float | None) -> int:
-    """Run the scenarios, print the table and return the exit code; see `evaluate`."""
+async def run_eval(
+    options: EvalOptions,
+    settings: Settings,
+    *,
+    start_s: float | None,
+    sharing: SharingLimits = SHARING_LIMITS,
+) -> int:
+    """Run the scenarios, print the table and return the exit code; see `evaluate`.
+
+    `sharing` says from where on two processes run the samples.
+    """
     if start_s is None:
         start_s = time.perf_counter() - process_age_s()
     run_options, placement = options.run_options(), options.placement()
@@ -94,8 +107,11 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         planned = {scenario.id for scenario in evaluation.prepared.chosen.scenarios}
         line = powerless_line(options, baseline, planned, catalog)
         print_lines(filter(None, [line]), Console(stderr=True))
-    replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
-    async with evaluation.open(replicas) as opened:
+    replicas = None if placement is None else open_replicas(evaluation, placement, catalog)
+    async with (
+        evaluation.open(replicas) as model,
+        share_server(evaluation, model, options, catalog, sharing) as opened,
+    ):
         file, stop = str(options.approvals or ""), _stop_rule(options, baseline)
         run = await _run(evaluation, opened, start_s, catalog, file, stop)
     result = check_thresholds(run, options, catalog, baseline=baseline)
@@ -165,33 +181,6 @@ def _print_decision(
     if result.exit_code == ExitCode.OK:
         print_lines([catalog.text("eval.would_pass", **counts)])
     return result.exit_code
-
-
-@asynccontextmanager
-async def _open_replicas(
-    evaluation: Evaluation, placement: Placement, catalog: Catalog
-) -> AsyncIterator[OpenedModel]:
-    """Yield Ray replicas; report on standard error while there is no room for them."""
-    console = Console(stderr=True)
-    text = catalog.text("eval.ray", count=placement.replicas, address=placement.address)
-    print_lines([text], console)
-
-    def report_waiting(free: Resources) -> None:
-        text = catalog.text(
-            "eval.no_room",
-            gpus=placement.gpus,
-            cpus=f"{placement.cpus:g}",
-            free_gpus=f"{free.gpus:g}",
-            free_cpus=f"{free.cpus:g}",
-        )
-        print_lines([text], console)
-
-    log = evaluation.folder / scale.LOG
-    async with (
-        scale.connect(placement, evaluation.prepared.options.toolset, log) as cluster,
-        evaluation.open_replicas(cluster, report_waiting) as opened,
-    ):
-        yield opened
 
 
 async def _run(

@@ -64,6 +64,11 @@ class OpenedModel:
     asked: Capacity | None = None
 
     @property
+    def identity(self) -> ModelIdentity:
+        """The identity of the model; an empty one for a script."""
+        return ModelIdentity(model="") if callable(self.source) else self.source.identity
+
+    @property
     def capacity(self) -> Capacity:
         """What the server reports of its capacity, or the default for such a server."""
         if callable(self.source):
@@ -179,7 +184,7 @@ class Evaluation:
         if not self.is_scripted and "/" not in (choice.name or ""):
             with setup_progress(settings.locale) as progress:
                 identity = await app.expected_identity(choice, settings, progress.weights)
-            if identity and self._is_recorded(source := _identity_model(identity)):
+            if identity and not self.missing(source := _identity_model(identity)):
                 yield OpenedModel(source=source)
                 return
         if replicas is not None:
@@ -195,21 +200,32 @@ class Evaluation:
         async with open_model(choice, settings, record_start) as model:
             yield OpenedModel(source=model, server_s=server_s, asked=await read_capacity(model))
 
-    def _is_recorded(self, source: ModelSource) -> bool:
-        """Return whether the run folder has every sample of a model."""
+    def missing(self, source: ModelSource) -> int:
+        """Return how many samples of a model the run folder does not have."""
         hashes = self.prepared.plan(source).resuming(read_manifest(self.folder)).hashes
-        return len(reusable_samples(stored_statuses(self.folder), hashes)) == len(hashes)
+        return len(hashes) - len(reusable_samples(stored_statuses(self.folder), hashes))
 
     @asynccontextmanager
     async def open_replicas(
-        self, cluster: Cluster, on_wait: Callable[[Resources], object] | None = None
+        self,
+        cluster: Cluster,
+        on_wait: Callable[[Resources], object] | None = None,
+        concurrency: int | None = None,
     ) -> AsyncIterator[OpenedModel]:
-        """Yield replicas on a cluster; `on_wait` is called while there is no room for them."""
+        """Yield replicas on a cluster.
+
+        Args:
+            cluster: where they are placed.
+            on_wait: is called while there is no room for them.
+            concurrency: default number of conversations at once in each; None for that of a server
+                which the replica starts.
+        """
         placement, choice, options = cluster.placement, self.choice, self.prepared.options
         node_options = options.model_copy(
             update={
                 "toolset": cluster.toolset,
                 "scores": (),  # computed here
+                "model": choice.name,
                 "base_url": choice.base_url,
                 "dtype": self.settings.dtype,
             }
@@ -218,7 +234,7 @@ class Evaluation:
             concurrency = -(-options.concurrency // placement.replicas)
         elif self.is_scripted:
             concurrency = UNKNOWN_CONCURRENCY
-        else:
+        elif concurrency is None:
             concurrency = scale.GPU_CONCURRENCY if placement.gpus else MAX_NUM_SEQS
         config = ReplicaConfig(options=node_options, gpus=placement.gpus, concurrency=concurrency)
         chosen = self.prepared.chosen.scenarios
