@@ -126,6 +126,10 @@ def _usage(completion_tokens: int) -> dict[str, int]:
     }
 
 
+SILENT_S = 2.0
+"""The limit of one read in tests of silence: the answers of a busy machine do not exceed it."""
+
+
 def streams(
     pieces: Iterable[bytes],
     ending: Ending = "end",

@@ -27,6 +27,13 @@ HELLO = completion(["안", "녕", "!"])
 HEADERS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep connections and wait for ends so long that the load of a machine does not matter."""
+    monkeypatch.setattr(transport, "_KEEP_ALIVE_S", 1_000)
+    monkeypatch.setattr(transport, "_END_S", 100)
+
+
 class SocketServer:
     """Answers the requests of all connections in order, byte by byte.
 
@@ -139,10 +146,7 @@ async def answer(model: HttpModel) -> Finished:
     ],
     ids=["with its length", "in chunks", "with a late end"],
 )
-async def test_client_uses_a_connection_again(
-    whole: Answer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "_END_S", 100)
+async def test_client_uses_a_connection_again(whole: Answer) -> None:
     async with model_of(*[whole] * 3) as (model, server):
         for _ in range(3):
             assert (await answer(model)).text == "안녕!"
@@ -294,7 +298,10 @@ async def test_stream_limits_the_length_of_a_line(
             limits.count(each)
 
 
-async def test_client_does_not_wait_for_the_end_of_a_stream_that_is_done() -> None:
+async def test_client_does_not_wait_for_the_end_of_a_stream_that_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "_END_S", 0.01)
     async with model_of(begins(HELLO), streams(HELLO)) as (model, server):
         assert (await answer(model)).text == "안녕!"
         assert await asyncio.wait_for(server.ended.get(), 120) == 1

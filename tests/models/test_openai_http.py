@@ -128,7 +128,8 @@ async def test_openai_sends_no_extensions_to_other_servers() -> None:
 async def test_openai_stops_at_the_idle_timeout(delta: dict[str, Any]) -> None:
     blank = event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
     behaviour = repeats(blank, PLAIN[:1])
-    async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
+    async with FakeVllm(behaviour) as server, connected(server) as model:
+        model._connection._idle_timeout_s = 0.05  # not the limit of one read, which load exceeds
         with pytest.raises(StreamStalledError, match="it only kept the connection alive"):
             await events_of(model)
 

@@ -23,6 +23,7 @@ from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Backoff, Clock, Endpoint
 from tests.models.fake_vllm import (
     NOT_FOUND,
+    SILENT_S,
     TOO_LONG,
     Behaviour,
     FakeVllm,
@@ -116,7 +117,7 @@ async def test_client_does_not_retry_other_errors(
 
 async def test_client_does_not_retry_after_silence() -> None:
     async with FakeVllm(streams([], "stall"), STREAMS["json"]) as server:
-        async with connected(server, retries=2, idle_timeout_s=0.05) as model:
+        async with connected(server, retries=2, idle_timeout_s=SILENT_S) as model:
             with pytest.raises(StreamStalledError):
                 [each async for each in model.stream(REQUEST)]
         assert len(server.bodies) == 1
