@@ -1,8 +1,8 @@
 """`lhkit chats suggest` in both languages: drafts, what is left out, and errors."""
 
+import asyncio
 from pathlib import Path
 
-import anyio
 import pytest
 
 from lhkit.confirm.decision import Reject
@@ -27,9 +27,8 @@ def make_chats(folder: Path, locale: str) -> None:
             Said(ask, [put(food), done], [True]),
         ]
     ):
-        anyio.run(
-            lambda turn=turn, number=number: record(folder, turn, locale=locale, number=number)
-        )
+        chat = record(folder, turn, locale=locale, number=number)
+        asyncio.run(chat)  # noqa: TID251 - a command, which starts its own loop, follows
 
 
 @pytest.fixture(autouse=True)

@@ -132,7 +132,7 @@ def test_page_has_landmarks_names_and_descriptions() -> None:
 
 def test_run_metadata_has_model_versions_commit_and_command() -> None:
     assert {*dict(run_metadata(FULL_RUN, FULL_RUN.summary(), KOREAN)).values()} >= {
-        "gemma · vllm 0.32 · http://127.0.0.1:8000",
+        "gemma · vllm 0.32 · 계산 자료형 알 수 없음 · http://127.0.0.1:8000",
         "max_tokens 128, temperature 0.0",
         "python 3.11.7, lhkit 0.1.0",
         "0123abc",
