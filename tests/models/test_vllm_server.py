@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from lhkit.base.errors import MissingPackageError, ServerStartError
+from lhkit.models.serving import server as serving
 from lhkit.models.serving import server_reaper
 from lhkit.models.serving.server import HOST, StartProgress
 from lhkit.models.serving.vllm_server import ServerSettings, VllmServer
@@ -185,6 +186,12 @@ async def test_server_reports_a_port_in_use_before_the_start(
             async with VllmServer(settings(port=port)):
                 pass
     assert not started(tmp_path)
+
+
+def test_server_port_is_none_that_the_system_gives_to_others() -> None:
+    ports = {serving._find_port(None) for _ in range(20)}
+    assert len(ports) > 1
+    assert all(port in serving._PORTS for port in ports)
 
 
 async def test_reaper_starts_nothing_if_the_owner_is_gone(tmp_path: Path) -> None:

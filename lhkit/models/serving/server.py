@@ -9,6 +9,7 @@ import asyncio
 import errno
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -268,18 +269,32 @@ async def is_healthy(session: "aiohttp.ClientSession", base_url: str) -> bool:
         return False
 
 
+_PORTS = range(20_000, 32_768)
+"""Below the ports that systems give out, of which one could be taken while a model loads."""
+
+
 def _find_port(port: int | None) -> int:
-    """Return an unused port: the given one, or any.
+    """Return an unused port: the given one, or any."""
+    if port is not None:
+        return _probe_port(port)
+    for candidate in random.sample(_PORTS, 100):
+        with suppress(ServerStartError):
+            return _probe_port(candidate)
+    return _probe_port(0)
+
+
+def _probe_port(port: int) -> int:
+    """Return an unused port: the given one, or any for 0.
 
     vLLM does not check: it shares a port that is in use (SO_REUSEPORT).
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port or 0))
+            probe.bind((HOST, port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise _port_in_use(port or 0) from error
+                raise _port_in_use(port) from error
             raise ServerStartError(
                 f"Port {port} cannot be used ({error.strerror}); give another with --port."
             ) from error

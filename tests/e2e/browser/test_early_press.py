@@ -135,6 +135,7 @@ def test_early_click_on_a_board_is_dropped_with_its_button(board: Page) -> None:
     board.evaluate(
         'window.model.paint(\'<button data-press="label" data-value="wrong">no</button>\')'
     )
+    expect(board.get_by_text("no")).to_be_visible()  # not while the pointer is down
     answer(board)
     assert board.evaluate("window.sent") == []
 
