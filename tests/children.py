@@ -1,9 +1,12 @@
 """Child processes of tests: their environment, and one that kills itself."""
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 LOAD_NBVAL = ("-p", "lhkit.tools.json_schema", "-p", "nbval.plugin")
@@ -20,6 +23,15 @@ def search_paths() -> dict[str, str]:
     python_path = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - for the child
     folders = [str(Path(part).absolute()) for part in python_path.split(os.pathsep) if part]
     return paths | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
+
+
+def unused_port() -> int:
+    """Return a port for a server that starts later: none that the system gives to other tests."""
+    for port in random.sample(range(20_000, 32_768), 100):
+        with closing(socket.socket()) as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no unused port")
 
 
 def run_to_its_death(script: str, *args: str, folder: Path) -> None:

@@ -18,6 +18,7 @@ from lhkit.conversation.tool_results import ToolResult
 from lhkit.mcp.toolset import McpToolset
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
+from tests.children import unused_port
 
 LEDGER = Path(__file__).with_name("ledger.py")
 
@@ -56,9 +57,7 @@ def ledger(command: str) -> Callable[..., McpToolset]:
 @pytest.fixture
 def address(file: Path) -> Iterator[str]:
     """Return the address of a ledger that is served by HTTP."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = unused_port()
     child = subprocess.Popen([sys.executable, str(LEDGER), str(file), str(port)])
     pause = threading.Event()
     try:
