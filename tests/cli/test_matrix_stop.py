@@ -20,19 +20,10 @@ from lhkit.harness.scenarios.scenario_filter import StoppedRun, random_key
 from lhkit.models.base import ChatModel
 from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.settings import Settings
+from tests.cli.test_stop_when_decided import SCENARIO
 
 pytestmark = pytest.mark.anyio
 
-SCENARIO = """
-- id: habits-{n}
-  ac: AC-1
-  world: {{now: "2026-06-15T09:00:00+09:00"}}
-  turns:
-    - user: "habits?"
-      expect: {{calls: [{{tool: list_habits}}]}}
-      reply: {{contains_any: [none], claims: none}}
-      gold: {{say: there are none}}
-"""
 NAMES = [f"habits-{n}" for n in range(20)]
 
 

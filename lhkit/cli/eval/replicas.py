@@ -64,7 +64,7 @@ async def share_server(
     """Yield two local replicas for the server of `opened` where they are faster, or `opened`.
 
     What is done and why is printed. Replicas that do not start, or that see another model, are
-    given up: nobody asked for them.
+    given up: they were not requested.
     """
     if not _is_limited(evaluation, opened, options, limits):
         yield opened

@@ -1,4 +1,4 @@
-"""What a draft says to a person: where it comes from, why, and what has to be decided. Pure."""
+"""What a draft says to a person: its source, the reason, and what has to be decided. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

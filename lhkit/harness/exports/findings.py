@@ -1,7 +1,7 @@
 """Find turns of recorded chats that may be wrong, by what the people in them did. Pure.
 
 An edit on the card, a rejection, a reply that contradicts the lines of truth, and a request that
-has to be repeated are labels that nobody had to write. A turn that was stopped or failed has no
+has to be repeated are labels without a reviewer. A turn that was stopped or failed has no
 reply to judge, and its request may be sent again.
 """
 
@@ -205,7 +205,7 @@ def _repeats(turns: Sequence[TurnRecord]) -> Iterator[tuple[int, int]]:
         has_read = bool(_calls_of(turn))
         if has_read:  # a list may be read twice: only a write shows that it was not enough
             done = again = [later for later in done if writes_of(turns[later])]
-        elif not done:  # nobody did it: a thank-you later is no second request
+        elif not done:  # no call followed: a thank-you later is no second request
             again = [later for later in again if later == number + 1]
         if again:
             repeating.update(again)

@@ -220,7 +220,7 @@ def _counts(
 
 
 def halves_data(choices: Sequence[Choice]) -> dict[str, Any]:
-    """Return halves and choices as plain data, to be stored beside the runs."""
+    """Return halves and choices as plain data, to be stored with the runs."""
     halves = choices[0].halves
     return {
         "seed": halves.seed,

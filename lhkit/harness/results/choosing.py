@@ -32,7 +32,7 @@ def choose_on_half(runs: Mapping[str, Run], *, seed: int = 0) -> Choice:
     """Return the run that passed most on one half of the scenarios, compared on the other half.
 
     Nothing is called better on the half that chose it. All wordings, repeats and languages of a
-    scenario are in the same half. Use the first seed that comes to mind: trying several until one
+    scenario are in the same half. Fix the seed before the first result: trying several until one
     run is better is choosing again.
 
     Args:
