@@ -19,11 +19,11 @@ from figures import Figure, Machine, Measurement
 ROUNDS = 5
 OUR_SAMPLES = 1_000
 PEER_SAMPLES = 200
-GOAL_SAMPLE_MS = 1.0
 GOAL_RATIOS = {"inspect-ai, default": 12.0, "inspect-ai, quickest": 7.0}
 """Minimum cost of a peer, relative to lhkit's; pydantic_evals writes no records.
 
-Measured: 7.4 (quickest, on a loaded machine) to 17 (default). The goals were 20 and 10.
+Measured: 7.4 (quickest, on a loaded machine) to 17 (default). The goals were 20 and 10. There is
+none in milliseconds, because machines differ by a factor of two and more.
 """
 
 
@@ -73,7 +73,7 @@ def build_measurement(
         )
         for peer in rounds[0].theirs
     ]
-    sample = Figure(what="CPU a sample, lhkit", value=sample_ms, unit="ms", at_most=GOAL_SAMPLE_MS)
+    sample = Figure(what="CPU a sample, lhkit", value=sample_ms, unit="ms")
     return Measurement(
         title="Harness cost: lhkit's eval harness compared with inspect-ai and pydantic_evals",
         command="python evals/benchmarks/harness_cost.py",

@@ -28,6 +28,14 @@ FELT = {
         "`lhkit --help`, CPU",
         "`lhkit eval --model gold` on one scenario, CPU",
         "`demo_panel()` in a warm kernel, CPU",
+        *(
+            f"{name}, CPU: times that of `import inspect_ai`"
+            for name in (
+                "`lhkit --help`",
+                "`lhkit eval --model gold` on one scenario",
+                "`demo_panel()` in a warm kernel",
+            )
+        ),
     ),
     "harness_cost": ("CPU a sample, lhkit", "CPU a sample, inspect-ai, default: times lhkit's"),
     "growth": (

@@ -53,7 +53,7 @@ def test_large_run_measures_each_step_and_the_page(
 
 
 def test_results_show_the_figures_of_start_up_that_people_feel() -> None:
-    names = [*start_up.GOALS_S, start_up.WHOLE, start_up.VERSION, start_up.HELP]
+    names = [*start_up.GOALS, start_up.WHOLE, start_up.VERSION, start_up.HELP]
     peers = [other for other, *_ in start_up.COMPARISONS]
     measured = start_up.build_measurement({name: [1.0] for name in (*names, *peers)}, MACHINE, {})
     assert {*results.FELT["start_up"]} <= {figure.what for figure in measured.figures}
