@@ -213,6 +213,7 @@ def test_toolset_with_missing_module_is_refused(nodes: Nodes, suite: Path) -> No
     assert records(suite) == ()
 
 
+@pytest.mark.nightly
 def test_too_large_toolset_folder_is_refused(nodes: Nodes, suite: Path) -> None:
     own = suite.parent / "tools"
     shutil.copytree(HERE, own)
@@ -260,6 +261,7 @@ def test_samples_of_killed_node_are_run_again(nodes: Nodes, suite: Path) -> None
     assert len(records(suite)) == COUNT
 
 
+@pytest.mark.nightly
 def test_resume_after_killed_driver(nodes: Nodes, suite: Path) -> None:
     driver = subprocess.Popen(
         [sys.executable, "-m", "lhkit", *words(suite, *on(nodes))],
