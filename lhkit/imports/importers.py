@@ -147,5 +147,6 @@ def load_importer(name: str) -> Importer:
     Raises:
         UsageError: its module or function does not exist, or importing it fails.
     """
-    importer: Importer = load_named(f"importer {name}", find_importers()[name])
+    reference = SHIPPED.get(name) or find_importers()[name]
+    importer: Importer = load_named(f"importer {name}", reference)
     return importer

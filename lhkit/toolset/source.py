@@ -137,10 +137,9 @@ def _files(module: str, file: Path) -> Iterator[tuple[str, str]]:
     is_installed = bool(_PACKAGE_FOLDERS & {*root.parts})
     own = 2 if parts[0] == "lhkit" else 1 if is_installed else 0
     folder, waiting = _Folder(root, ".".join(parts[:own])), {".".join(parts): file}
-    seen: set[str] = set()
+    seen = {*waiting}
     while waiting:
         name, path = waiting.popitem()
-        seen.add(name)
         state = path.stat()
         sha256, imports = _scan(path, name, state.st_mtime_ns, state.st_size)
         sha256 = _imported_sha256(module if path == file else name, path, sha256)
@@ -152,8 +151,11 @@ def _files(module: str, file: Path) -> Iterator[tuple[str, str]]:
                 continue
             for end in range(1, len(pieces) + 1):  # a package runs before its modules
                 inner = ".".join(pieces[:end])
+                if inner in seen:
+                    continue
+                seen.add(inner)
                 found = folder.find(inner) or (None if own else _project_file(inner))
-                if inner not in seen and found is not None:
+                if found is not None:
                     waiting[inner] = found
 
 

@@ -53,8 +53,11 @@ class _Entry:
 
 
 @cache
-def _entries(locale: str) -> tuple[dict[str, str], tuple[_Entry, ...]]:
-    """Return the translations of whole texts, and those with values, the most specific first."""
+def _entries(locale: str) -> tuple[dict[str, str], tuple[tuple[str, _Entry], ...]]:
+    """Return the translations of whole texts, and those with values, the most specific first.
+
+    Before each of the latter stands its longest part, by which a search of all is quick.
+    """
     source = files(__name__).joinpath(f"{locale}.toml").read_text(encoding="utf-8")
     pairs = {
         english: text for table in tomllib.loads(source).values() for english, text in table.items()
@@ -64,7 +67,8 @@ def _entries(locale: str) -> tuple[dict[str, str], tuple[_Entry, ...]]:
         for english, text in pairs.items()
         if "{}" in english
     ]
-    return pairs, tuple(sorted(with_values, key=_specificity, reverse=True))
+    in_order = sorted(with_values, key=_specificity, reverse=True)
+    return pairs, tuple((max(entry.parts, key=len), entry) for entry in in_order)
 
 
 def _specificity(entry: _Entry) -> tuple[bool, int]:
@@ -122,9 +126,8 @@ def _match(message: str, locale: str) -> _Match | None:
     pairs, entries = _entries(locale)
     if message in pairs and "{}" not in message:
         return _Match(pairs[message])
-    for entry in entries:
-        values = entry.values(message)
-        if values is not None:
+    for longest, entry in entries:
+        if longest in message and (values := entry.values(message)) is not None:
             return _Match(entry.text, values)
     return None
 
