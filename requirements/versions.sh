@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the fast suite on each Python that is found here, then with the lowest versions that lhkit allows: `make versions`.
+# Run the tests without servers and browsers on each Python that is found here, then with the lowest versions that lhkit allows: `make versions`.
 # The environments are made anew in .versions; `requirements/versions.sh 3.13 lowest` runs some of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,6 +7,7 @@ uv=.venv/bin/uv
 extras=local,notebook,eval,mcp,ray
 PATH=$PATH$(printf ':%s' "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin)
 export PATH UV_PYTHON_DOWNLOADS=never PYTHONPATH=$PWD
+tests='not slow and not browser and not model and not nightly'
 result=0
 
 suite() { # NAME PYTHON [more words for uv pip install]
@@ -15,7 +16,7 @@ suite() { # NAME PYTHON [more words for uv pip install]
   "$uv" venv --quiet --clear --python "$python" ".versions/$name"
   "$uv" pip install --quiet --python ".versions/$name" -e ".[$extras]" --group dev "$@"
   ".versions/$name/bin/python" --version
-  ".versions/$name/bin/python" -m pytest -q -p no:cacheprovider || { result=1; failed="${failed-} $name"; }
+  ".versions/$name/bin/python" -m pytest -q -p no:cacheprovider -m "$tests" || { result=1; failed="${failed-} $name"; }
 }
 
 [ $# -gt 0 ] || set -- 3.11 3.12 3.13 3.14 lowest

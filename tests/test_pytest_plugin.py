@@ -171,6 +171,7 @@ PAGE_OPTIONS = {
 }
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("name", PAGE_OPTIONS)
 def test_plugin_page(name: str, project: Path, run_pytest: RunPytest) -> None:
     code, *options = PAGE_OPTIONS[name]
@@ -227,6 +228,7 @@ def test_plugin_declares_each_option_of_a_run() -> None:
     assert {option.field for option in OPTIONS} == RunOptions.model_fields.keys() - left_out
 
 
+@pytest.mark.longer
 def test_plugin_passes_each_sample_of_the_reference_model(run_pytest: RunPytest) -> None:
     code, output = run_pytest(*GOLD, "--lhkit-repeats=2")
     assert (code, outcomes(output)) == (0, {"passed": 6})
@@ -253,6 +255,7 @@ CONFIGURATIONS = {
 }
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("file", CONFIGURATIONS)
 def test_plugin_reads_options_from_the_configuration(
     file: str, project: Path, run_pytest: RunPytest, pytester: pytest.Pytester
@@ -270,6 +273,7 @@ def test_plugin_reads_options_from_the_configuration(
     assert run.records[0].trajectory.initial_state
 
 
+@pytest.mark.longer
 def test_plugin_applies_the_options_of_eval(project: Path, run_pytest: RunPytest) -> None:
     more = ("--lhkit-user=careful", "--lhkit-stress=shuffle,seed=3", "--lhkit-max-tokens=77")
     code, output = run_pytest(*NIGHTLY, *more, "--lhkit-limit=2")
@@ -281,6 +285,7 @@ def test_plugin_applies_the_options_of_eval(project: Path, run_pytest: RunPytest
     assert run.manifest.command[0] == "pytest"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -308,6 +313,7 @@ def test_plugin_refuses_an_invalid_option_in_one_message(
     assert not (project / "runs").exists()
 
 
+@pytest.mark.longer
 def test_plugin_counts_every_error_of_a_dead_server_for_lf_and_junit(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -318,6 +324,7 @@ def test_plugin_counts_every_error_of_a_dead_server_for_lf_and_junit(
     assert (code, outcomes(output)) == (0, {"passed": 15})
 
 
+@pytest.mark.longer
 def test_plugin_runs_only_what_failed_with_lf(project: Path, run_pytest: RunPytest) -> None:
     edit(project / "tools.py", *BROKEN["broken_handler"])
     code, output = run_pytest(*GOLD, "--junitxml=junit.xml")
@@ -337,6 +344,7 @@ ACCEPTED = ("--lhkit-baseline=accepted",)
 REGRESSIONS = "lhkit: Regressions: "
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("model", "options", "code", "counts", "text"),
     [
@@ -369,6 +377,7 @@ def test_plugin_compares_with_a_baseline(
     assert text in output
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("more", [(), pytest.param(("-n2",), marks=pytest.mark.slow)])
 def test_plugin_expects_failures_of_the_baseline_also_of_kept_samples(
     more: tuple[str, ...], project: Path, run_pytest: RunPytest
@@ -383,6 +392,7 @@ def test_plugin_expects_failures_of_the_baseline_also_of_kept_samples(
     assert "Kept from the previous run: 3 of 3 samples." in output
 
 
+@pytest.mark.longer
 def test_plugin_reads_0_regressions_from_the_configuration(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -393,6 +403,7 @@ def test_plugin_reads_0_regressions_from_the_configuration(
     assert (code, "Regressions: none of the 3" in output) == (0, True)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -491,6 +502,7 @@ def test_plugin_is_as_short_with_xdist(
     assert len(output.splitlines()) <= LONGEST_PAGE
 
 
+@pytest.mark.longer
 def test_plugin_never_replaces_a_whole_run_by_selected_tests(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -506,6 +518,7 @@ def test_plugin_never_replaces_a_whole_run_by_selected_tests(
         assert (selection.taken, selection.total, selection.filter.only) == (1, 3, ("add",))
 
 
+@pytest.mark.longer
 def test_plugin_completes_a_run_after_one_repeat_was_selected(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -517,6 +530,7 @@ def test_plugin_completes_a_run_after_one_repeat_was_selected(
     assert (code, "Kept from the previous run: 1 of 6 samples." in output) == (0, True)
 
 
+@pytest.mark.longer
 def test_plugin_runs_wordings_and_resumes_them(project: Path, run_pytest: RunPytest) -> None:
     asked = "- user: What is on my list?\n"
     variants = f"{asked}      variants: [Read me my list]\n"
@@ -531,6 +545,7 @@ def test_plugin_runs_wordings_and_resumes_them(project: Path, run_pytest: RunPyt
     assert run.manifest.invocations[-1].kept == 4
 
 
+@pytest.mark.longer
 def test_plugin_runs_a_marked_test_for_each_sample_beside_a_conftest(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -556,6 +571,7 @@ def test_plugin_runs_a_marked_test_for_each_sample_beside_a_conftest(
     assert outcomes(run_pytest()[1]) == {"skipped": 3, "passed": 1}
 
 
+@pytest.mark.longer
 def test_plugin_names_file_and_line_of_a_broken_scenario(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -579,6 +595,7 @@ def test_plugin_costs_a_test_suite_without_scenarios_no_import(project: Path) ->
     assert process.returncode == 0, output
 
 
+@pytest.mark.longer
 def test_plugin_refuses_one_run_of_two_toolsets(project: Path, run_pytest: RunPytest) -> None:
     shutil.copy(project / "tools.py", project / "others.py")
     (project / "test_shop.py").write_text(MARKED.format("others.py:toolset"))
@@ -602,6 +619,7 @@ def test_plugin_takes_one_file_named_in_two_ways_as_one(
 SAME_IDS = "a/x.scenario.yaml and {}/b/y.scenario.yaml both have a scenario 'list'"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "more", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["alone", "xdist"]
 )
@@ -622,6 +640,7 @@ def test_plugin_refuses_one_run_of_two_files_with_the_same_ids(
     assert not (project / "runs").exists()
 
 
+@pytest.mark.longer
 def test_plugin_runs_again_when_the_tools_code_changed_and_counts_what_it_keeps(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -638,6 +657,7 @@ def test_plugin_runs_again_when_the_tools_code_changed_and_counts_what_it_keeps(
     assert (code, reused in output) == (0, True)
 
 
+@pytest.mark.longer
 def test_plugin_says_in_one_sentence_that_a_run_folder_is_in_use(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -682,6 +702,7 @@ def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(
     assert len(output.splitlines()) <= LONGEST_PAGE
 
 
+@pytest.mark.longer
 def test_plugin_takes_the_project_file_where_no_option_is_given(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -722,6 +743,7 @@ def not_bread(sample: Sample) -> bool | str:
 """
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "workers", [(), pytest.param(("-p", "xdist", "-n2"), marks=pytest.mark.slow)]
 )

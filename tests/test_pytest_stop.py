@@ -17,6 +17,8 @@ from tests.test_pytest_plugin import (
     run_pytest,
 )
 
+pytestmark = pytest.mark.longer
+
 pytest_plugins = ["pytester"]
 __all__ = ["project", "run_pytest"]  # fixtures
 

@@ -64,6 +64,7 @@ INVISIBLE = {
 } - {" ", "\n", *NEW_EMOJI}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("keep_emoji", [False, True])
 def test_visible_escapes_every_invisible_code_point_and_no_other(*, keep_emoji: bool) -> None:
     every = " ".join(EVERY)

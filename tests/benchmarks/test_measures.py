@@ -37,6 +37,7 @@ def test_scripted_sample_replays_and_summarizes(tmp_path: Path) -> None:
     scripted_sample.summarize(tmp_path / "drive" / "driven", 6)
 
 
+@pytest.mark.longer
 def test_large_run_measures_each_step_and_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +70,7 @@ async def test_dispatch_latency_measures_all_variants() -> None:
     assert all(figure.value > 0 for figure in measurement.figures)
 
 
+@pytest.mark.longer
 def test_margins_simulates_the_true_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(margins, "RUNS", 200)
     setup = margins.Setup(gain=0.02, loss=0.1, repeats=3, alike=0.5)
@@ -117,6 +119,7 @@ def test_stopping_simulates_differences_exactly_at_the_margin() -> None:
             )
 
 
+@pytest.mark.longer
 def test_stopping_drops_arms_as_a_matrix_does() -> None:
     matrix = stopping_arms.Matrix(rates=(0.6, 0.2, 0.9, 0.3), alike=0.5)
     results = matrix.draw(np.random.default_rng(1), runs=12)[:, :, :40]
@@ -177,6 +180,7 @@ def test_wording_draws_samples_that_are_alike_or_shared(
     assert bool(np.isin(counts, (0, 3)).all()) == are_alike
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 async def test_suggest_finds_what_is_planted_and_knows_no_more(tmp_path: Path) -> None:
     shares = dict.fromkeys(suggest.KINDS, 1) | {"paraphrase": 0, "clean": 2}

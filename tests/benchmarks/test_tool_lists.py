@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tool_lists import table, try_list
 from typer.testing import CliRunner
 
@@ -134,6 +135,7 @@ def listed(name: str) -> dict[str, Any]:
     return {"package": "p", "version": "1", "tools": [tool]}
 
 
+@pytest.mark.longer
 @check_rows("name", SHAPES)
 def test_tool_of_a_listed_shape_works_in_every_step(name: str) -> None:
     row = try_list(listed(name))

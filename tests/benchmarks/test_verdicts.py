@@ -16,7 +16,7 @@ from tests.benchmarks.conftest import BENCHMARKS
 sys.path[:0] = [str(BENCHMARKS.parent)]
 import verdicts  # noqa: E402
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
 BASELINES = BENCHMARKS.parent / "baselines"
 

@@ -124,6 +124,7 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("settings")
 def test_approvals_prints_the_table_and_returns_the_exit_codes(run: Lhkit, folder: Folder) -> None:
     records = [*records_of("log", 212), *records_of("add", 30, 6), *records_of("delete", 9)]
@@ -185,6 +186,7 @@ def test_written_policy_has_the_decisions_and_what_was_measured(
     assert [*policy.measured["en"].tools] == ["log", "add"]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("other", "part"),
     [
@@ -324,6 +326,7 @@ def test_exit_code_of_decisions(decisions: str, code: int) -> None:
     assert exit_code(map(ApprovalDecision, decisions.split())) == code
 
 
+@pytest.mark.longer
 def test_frame_and_notebook_form_have_each_tool() -> None:
     run = Run(
         records=[*records_of("log", 212), *records_of("add", 30, 6)], manifest=manifest("log")
@@ -392,6 +395,7 @@ def run_of(records: Sequence[SampleRecord]) -> Run:
     return Run(records=records, manifest=manifest("log"))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("catalog", [ENGLISH, KOREAN], ids=["en", "ko"])
 def test_reports_have_the_section_where_a_tool_writes(catalog: Any) -> None:
     run, title = run_of(records_of("log", 9)), catalog.text("report.approvals")

@@ -74,6 +74,7 @@ async def test_lint_prints_findings_and_exits_with_1(
     assert counts == "1 scenario read, 1 file refused: 2 errors, 0 warnings"
 
 
+@pytest.mark.longer
 async def test_mutate_exits_with_1_below_share_or_with_outdated_survivors(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

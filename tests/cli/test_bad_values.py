@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from lhkit.cli.frame.parser import LazyCommand, build_parser
 from lhkit.models.serving import vllm_server
 
+pytestmark = pytest.mark.longer
+
 HUGE = "99999999999999999999"
 SUITE = 'scenarios = ["one.yaml"]\n{line}\n[arms]\nmodels = ["{model}"]\n'
 SCENARIO = """

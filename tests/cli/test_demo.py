@@ -24,7 +24,7 @@ from lhkit.testing import ScriptedModel
 from tests.cli.conftest import Run
 from tests.docs.command_lines import read_line
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 LOCALES = ("en", "ko")
 TOOLSET = f"{TOOLS}:toolset"
 

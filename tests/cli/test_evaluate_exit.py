@@ -243,6 +243,7 @@ async def test_eval_exits_with_1_if_worse_than_baseline(
     assert "gold is better than silent: +100.0 (" in capsys.readouterr().out
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize(
     ("model", "margin", "code", "sentence"),
@@ -407,6 +408,7 @@ async def test_compare_exit_code_with_margin_and_several_runs(
             await compare_runs(options.model_copy(update={"margin": 3.0}), settings)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("options", "code", "failures", "sentence"),
     [
@@ -463,6 +465,7 @@ async def test_rescore_writes_folder_next_to_run(
     assert {each.score.verdict for each in read_records(runs / "silent")} == {Verdict.FAIL}
 
 
+@pytest.mark.longer
 async def test_rescore_refuses_run_of_other_scenarios(runs: Path, settings: Settings) -> None:
     with pytest.raises(RunError, match=r"no record of .*gold can be scored again"):
         await rescore_run(RescoreOptions(run=runs / "gold"), settings)
@@ -487,6 +490,7 @@ async def test_eval_run_name_contains_constraint(run_eval: Eval, tmp_path: Path)
     assert {each.name for each in (tmp_path / "runs").iterdir()} == {"gold-json", "gold-json-auto"}
 
 
+@pytest.mark.longer
 async def test_report_writes_html_into_run_folder_and_only_markdown_to_stdout(
     runs: Path, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

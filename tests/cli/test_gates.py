@@ -125,6 +125,7 @@ def outcomes(sizes: Sequence[int]) -> Iterator[str]:
         )
 
 
+@pytest.mark.longer
 @check_rows(
     ("sizes", "margin"),
     [
@@ -261,6 +262,7 @@ def test_options_of_a_comparison_need_a_baseline(option: dict[str, Any]) -> None
         ThresholdOptions(**option).require_valid()
 
 
+@pytest.mark.longer
 @check_rows(
     ("passed", "valid", "limit", "code"),
     [
@@ -374,6 +376,7 @@ SCENARIO = """
 """
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 async def test_eval_of_few_scenarios_stops_by_max_regressions(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
@@ -445,6 +448,7 @@ def test_powerless_line_says_before_the_run_that_a_gate_cannot_fail(
     assert powerless_line(limits, baseline, {"another"}, ENGLISH).startswith("No scenario")
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_folder", [True, False])
 @pytest.mark.parametrize(("scenarios", "is_few"), [(5, True), (6, False)])
@@ -464,6 +468,7 @@ async def test_lint_of_a_folder_notes_a_gate_that_cannot_fail(
     assert ("--max-regressions 0" in capsys.readouterr().out) == (is_few and is_folder)
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @pytest.mark.parametrize("colour", ["", "1"])  # CI systems force colours
 async def test_eval_in_a_pipe_prints_reasons_in_full(

@@ -46,12 +46,14 @@ def test_help_has_examples_for_every_command() -> None:
     assert all(EXAMPLES.values())
 
 
+@pytest.mark.longer
 @check_rows(("command", "line"), LINES, ids=[line for _, line in LINES])
 def test_help_examples_parse(command: str, line: str) -> None:
     called = read_line(line)
     assert called == command or (command in GROUPS and called.startswith(command))
 
 
+@pytest.mark.longer
 @check_rows("command", EXAMPLES)
 def test_help_fits_80_columns(command: str) -> None:
     shown = helped(command)
@@ -73,6 +75,7 @@ def test_help_names_all_dialects() -> None:
         assert {*DIALECTS, "openai"} <= words
 
 
+@pytest.mark.longer
 @check_rows("name", ["off", "auto", "required", *EMBEDDED_NAMES, *filter(None, REFERENCE_MODELS)])
 def test_help_names_all_constraints_and_models(name: str) -> None:
     assert name in re.findall(r"[\w-]+", helped("eval"))

@@ -25,6 +25,7 @@ def project(tmp_path: Path, run: Run) -> Path:
     return folder
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("args", "code"),
     [

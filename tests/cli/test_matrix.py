@@ -134,6 +134,7 @@ async def test_matrix_plays_each_simulated_user_and_prints_its_gate(
     assert "script: confirm gate" not in printed
 
 
+@pytest.mark.longer
 async def test_matrix_exits_with_1_on_missed_threshold(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,6 +227,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
+@pytest.mark.longer
 async def test_matrix_runs_runtimes_one_after_the_other(
     bench: Bench, by_runtime: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,6 +251,7 @@ async def test_matrix_runs_runtimes_one_after_the_other(
     assert by_runtime == []
 
 
+@pytest.mark.longer
 async def test_matrix_reruns_folder_of_another_runtime(bench: Bench, by_runtime: list[str]) -> None:
     for runtime in ("vllm", "llama.cpp", "llama.cpp"):
         assert await bench.play(f'[arms]\nruntimes = ["{runtime}"]') == 0
@@ -264,6 +267,7 @@ async def test_matrix_opens_models_with_constrained_tools(
     )  # as the first one speaks
 
 
+@pytest.mark.longer
 async def test_matrix_prompt_arm_changes_only_its_locale(
     bench: Bench, model_choices: list[app.ModelChoice]
 ) -> None:
@@ -324,6 +328,7 @@ list_habits = {ko = "좋은 good", en = "good"}
 """
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("locale", ["en", "ko"])
 async def test_matrix_chooses_descriptions_on_one_half(
     bench: Bench,
@@ -360,6 +365,7 @@ async def test_matrix_chooses_descriptions_on_one_half(
     assert choice["passed"]["bad"] == {"choosing": 0, "reporting": 0}
 
 
+@pytest.mark.longer
 async def test_matrix_calls_nothing_better_if_descriptions_are_equal(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -369,6 +375,7 @@ async def test_matrix_calls_nothing_better_if_descriptions_are_equal(
     assert "default stays: no other arm passed more" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.longer
 async def test_matrix_runs_only_the_arm_whose_descriptions_changed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -385,6 +392,7 @@ async def test_matrix_runs_only_the_arm_whose_descriptions_changed(
     assert (bench.lines("default"), bench.lines("bad"), bench.lines("good")) == (2, 4, 2)
 
 
+@pytest.mark.longer
 async def test_matrix_chooses_descriptions_for_each_model(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -522,6 +530,7 @@ async def test_matrix_refuses_invalid_suite_before_running(
     assert not (bench.folder / "runs").exists()
 
 
+@pytest.mark.longer
 async def test_matrix_takes_dialect_of_each_family_and_warns_of_another(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

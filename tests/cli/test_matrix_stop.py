@@ -22,7 +22,7 @@ from lhkit.models.recorded.scripted import ScriptedModel, say
 from lhkit.settings import Settings
 from tests.cli.test_stop_when_decided import SCENARIO
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
 NAMES = [f"habits-{n}" for n in range(20)]
 

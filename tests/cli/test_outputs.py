@@ -16,6 +16,8 @@ from lhkit.cli.demo.assistant import scenario_file
 from lhkit.cli.demo.demo import TOOLS
 from tests.cli.conftest import Run
 
+pytestmark = pytest.mark.longer
+
 BROKEN = """
 - id: a
   turns:

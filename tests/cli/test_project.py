@@ -67,6 +67,7 @@ def taken(options: type[Any], **given: Any) -> dict[str, Any]:
     return {**values, "in settings": (settings.locale, settings.base_url)}
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(
     ("args", "line"),
@@ -96,6 +97,7 @@ SCENARIOS = (
 )
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("value", [*SCENARIOS, "absolute"])
 def test_project_takes_files_folders_and_patterns_of_scenarios(
     project: Path, run: Run, value: str
@@ -377,6 +379,7 @@ def test_find_project_is_none_without_a_file(tmp_path: Path) -> None:
         read_project(tmp_path / "lhkit.toml")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "args", [["eval", "--model", "gold", "--limit", "1"], ["lint", "--limit", "1"]]
 )
@@ -392,6 +395,7 @@ def test_command_says_that_it_takes_the_shipped_scenarios(
     assert "lhkit.toml" not in out
 
 
+@pytest.mark.longer
 def test_eval_says_that_shipped_scenarios_are_in_another_language(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +453,7 @@ def test_project_keys_are_options_that_exist() -> None:
     assert ProjectKeys.model_fields.keys() <= options
 
 
+@pytest.mark.longer
 def test_scores_of_project_and_command_add_up(project: Path, run: Run) -> None:
     code = "from lhkit import score\n\n@score\ndef {0}(sample):\n    return len(sample.turns)\n"
     for name in ("one", "two"):

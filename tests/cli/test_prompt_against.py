@@ -164,6 +164,7 @@ async def against(what: str, rendering: Rendering, **more: Any) -> Any:
     return await compare_prompts(what, conversation, None, rendering, **given)
 
 
+@pytest.mark.longer
 async def test_against_the_same_template_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text(GEMMA4, encoding="utf-8")
     rendering = Rendering(dialect=None, template=template(GEMMA4))
@@ -172,6 +173,7 @@ async def test_against_the_same_template_finds_nothing(tmp_path: Path) -> None:
         assert (comparison.places, comparison.dialect) == ((), "gemma4")
 
 
+@pytest.mark.longer
 async def test_against_names_message_and_tool_of_each_place(tmp_path: Path) -> None:
     changed = GEMMA4.replace("p.type | upper", "p.type").replace(
         "trim + '<turn|>", "trim + '!<turn|>"
@@ -191,6 +193,7 @@ async def test_against_names_message_and_tool_of_each_place(tmp_path: Path) -> N
     assert (places[-1].before[-5:], places[-1].ours, places[-1].theirs) == ("eggs?", "", "!")
 
 
+@pytest.mark.longer
 async def test_against_of_prompted_dialect_compares_the_turns(tmp_path: Path) -> None:
     (tmp_path / "t.jinja").write_text(GEMMA3, encoding="utf-8")
     same = await against(str(tmp_path / "t.jinja"), Rendering(dialect=None))
@@ -199,6 +202,7 @@ async def test_against_of_prompted_dialect_compares_the_turns(tmp_path: Path) ->
     assert len((await against(str(tmp_path / "t.jinja"), Rendering(dialect="json"))).places) > 1
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("locale", "first"),
     [
@@ -246,6 +250,7 @@ SCENARIO = """
 """
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("keeps", [True, False])
 async def test_prompt_against_run_compares_what_was_sent(
     *, keeps: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -357,6 +362,7 @@ SPACED = GEMMA3.replace("m.content +", "' ' + m.content +")
 FIRST = ModelRequest(messages=REQUEST.messages[:1], tools=TOOLS, instructions="Be kind.")
 
 
+@pytest.mark.longer
 @check_rows("server", ["vllm", "llama.cpp"])
 @check_rows(("text", "count"), [(GEMMA4, 0), (GEMMA4.replace("OBJECT", "object"), 2)])
 async def test_against_server_takes_its_own_rendering(server: str, text: str, count: int) -> None:
@@ -407,6 +413,7 @@ async def test_against_reports_what_it_cannot_read(
         await against(str(tmp_path / name), Rendering(dialect=None))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("dialect", "text", "line", "code"),
     [
@@ -433,6 +440,7 @@ async def test_doctor_compares_rendering_of_server(
     assert line in capsys.readouterr().out
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("name", ["gemma-4-E2B-it", "functiongemma-270m-it"])
 async def test_doctor_finds_server_with_own_template_the_same(
     name: str, capsys: pytest.CaptureFixture[str]
@@ -447,6 +455,7 @@ async def test_doctor_finds_server_with_own_template_the_same(
     assert "renders a first request as lhkit does" in capsys.readouterr().out
 
 
+@pytest.mark.longer
 async def test_llama_cpp_template_renders_the_prompts() -> None:
     """The served template is the source: it is asked for once, and its hash is in the identity."""
     sent: list[str] = []

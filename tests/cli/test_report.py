@@ -9,6 +9,8 @@ from lhkit.harness.report import page_samples
 from tests.cli.conftest import Run
 from tests.harness.report.runs import full_record
 
+pytestmark = pytest.mark.longer
+
 
 def test_report_writes_a_part_of_a_large_run_and_all_of_it(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

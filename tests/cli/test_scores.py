@@ -88,6 +88,7 @@ def figures(run: Run) -> dict[str, Any]:
     return {figure.name: replace(figure, error="") for figure in run.summary().scores}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("suite", SUITES)
 async def test_scores_have_the_same_figures_by_every_door(
     suite: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -139,6 +140,7 @@ async def test_scores_have_the_same_figures_by_every_door(
     assert figures(Run.load(tmp_path / "runs" / "again")) == {}
 
 
+@pytest.mark.longer
 async def test_rescore_counts_the_results_of_an_interrupted_one(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +259,7 @@ def test_limit_of_score_is_a_name_and_a_number(text: str) -> None:
         parse_limits([text], [])
 
 
+@pytest.mark.longer
 async def test_eval_ends_by_the_limits_of_scores(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -337,6 +340,7 @@ def test_interval_of_repeats_is_by_scenario() -> None:
     assert numbers.interval.low < spread.interval.low
 
 
+@pytest.mark.longer
 async def test_scores_are_in_every_report(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SCORES, encoding="utf-8")
     paths, toolset, _ = SUITES["pantry"]

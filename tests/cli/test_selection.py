@@ -177,6 +177,7 @@ async def test_selection_takes_the_same_scenarios_in_every_command(
     assert command in SILENT or f"{5 - count} left out" in shown
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("selector", ["only", "tag", "failed", "sample"])
 async def test_selection_in_lint_and_mutate(
     selector: str, file: Path, runs: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
@@ -220,6 +221,7 @@ async def test_selection_answers_a_mistake_with_the_nearest(
         await by_replay(file, runs, settings, failed="nowhere")
 
 
+@pytest.mark.longer
 async def test_selected_run_never_replaces_a_whole_one(
     file: Path, runs: Path, settings: Settings
 ) -> None:
@@ -247,6 +249,7 @@ async def test_selected_run_never_replaces_a_whole_one(
     assert Run.load(runs / "gold-json-part").manifest.invocations[-1].kept == 1
 
 
+@pytest.mark.longer
 async def test_parts_are_compared_over_shared_scenarios_and_say_so(
     file: Path, runs: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("version", "left_out"), [("0.32", False), ("0.24", True)])
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_serve_leaves_out_options_unknown_to_vllm(

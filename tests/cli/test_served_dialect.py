@@ -85,6 +85,7 @@ async def test_eval_without_dialect_takes_that_of_the_family(
     assert "Warning" not in capsys.readouterr().out
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("name", "text"), [("gemma-4-E2B-it", GEMMA4), ("functiongemma-270m-it", FUNCTIONGEMMA)]
 )
@@ -235,6 +236,7 @@ async def test_plugin_says_that_dialect_does_not_fit(
         assert all("<start_of_turn>developer" in body["prompt"] for body in bodies)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("model", "starts"),
     [

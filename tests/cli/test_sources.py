@@ -99,6 +99,7 @@ async def test_eval_starts_no_server_for_finished_run(
     assert all(row in again for row in rows)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("options", [{"repeats": 2}, {"max_tokens": 64}, {"stress": "shuffle"}])
 async def test_eval_starts_server_for_changed_options(
     run_eval: Evaluate, starts: list[str], options: dict[str, Any]
@@ -110,6 +111,7 @@ async def test_eval_starts_server_for_changed_options(
     assert len(starts) == 2
 
 
+@pytest.mark.longer
 async def test_eval_starts_server_for_missing_or_invalid_sample(
     run_eval: Evaluate, starts: list[str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from lhkit.cli.frame.parser import build_parser
 
+pytestmark = pytest.mark.longer
+
 SCENARIO = """
 - id: list-it
   ac: AC-5

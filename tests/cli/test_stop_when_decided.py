@@ -13,7 +13,7 @@ from lhkit.cli.report import ReportOptions, report_run
 from lhkit.harness.results.results import Run
 from lhkit.settings import Settings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
 SCENARIO = """
 - id: habits-{n}

@@ -11,6 +11,8 @@ from tests.cli.conftest import Run
 from tests.cli.test_outputs import foreign
 from tests.harness.recorded_chats import PANTRY, Said, put, record
 
+pytestmark = pytest.mark.longer
+
 ASKS = {"en": ("put 2 tofu in the fridge", "tofu"), "ko": ("두부 2개 냉장실에 넣어 줘", "두부")}
 REPLIES = {"en": "I added it.", "ko": "넣었어요."}
 

@@ -104,6 +104,7 @@ class Cards:
         return card.card
 
 
+@pytest.mark.longer
 @example(actions=after_another_card(("click", "old", "run")))
 @example(actions=after_another_card(("code", "old", True)))
 @example(actions=after_another_card(("code", "own", "yes")))
@@ -233,6 +234,7 @@ def result_of(answer: Any) -> ElicitResult:
     return ElicitResult(action="accept", content={"run": answer})
 
 
+@pytest.mark.longer
 @example(steps=[("ask", [1]), ("answer", 1, None, True), ("answer", 1, None, True)])  # replayed
 @example(steps=[("ask", [1]), ("answer", 1, [2], True), ("answer", 1, [1], True)])  # changed
 @example(steps=[("ask", [1]), ("wait", ANSWER_TIMEOUT_S), ("answer", 1, None, True)])  # late

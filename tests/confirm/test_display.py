@@ -114,6 +114,7 @@ async def truth() -> str:
     return truth_line([call], ENGLISH)
 
 
+@pytest.mark.longer
 @check_rows("door", [terminal, client, truth])
 async def test_every_invisible_character_of_an_argument_is_an_escape(door: Any) -> None:
     assert set(NAMED) <= {*invisible()}

@@ -27,6 +27,7 @@ def test_summary_shows_arguments_as_json_by_default() -> None:
     assert "이름" in shown
 
 
+@pytest.mark.longer
 @given(st.dictionaries(st.text(), st.none() | st.floats() | st.text() | st.binary()))
 def test_summary_shows_arguments_if_the_tools_own_fails(args: dict[str, Any]) -> None:
     assert all(key in summarize(broken, args, KO) for key in args if key.isalnum())

@@ -16,6 +16,7 @@ Recorded = Callable[[str, Any], Any]
 DATASETS = Path(__file__).parents[2] / "datasets"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("dialect", ["json", "openai"])
 @pytest.mark.parametrize("locale", ["ko", "en"])
 def test_prompt_of_life_helper_is_unchanged(

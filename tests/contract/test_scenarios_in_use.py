@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
 
 
+@pytest.mark.longer
 @check_rows(
     ("folder", "count"),
     [("datasets/ac/dev", 168), ("datasets/ac/test", 84), ("evals/pantry", 40), ("evals/plain", 48)],

@@ -68,6 +68,7 @@ def find_errors(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> 
     return errors
 
 
+@pytest.mark.longer
 def test_sft_calls_are_valid_and_have_results(frame: Any) -> None:
     for row in frame.iloc[::STRIDE].itertuples():
         assert not find_errors(json.loads(row.messages), json.loads(row.tools)), row.id

@@ -92,6 +92,7 @@ ALWAYS = ["--toolset", "shop.py:toolset", "--model", "gold", "--name", "candidat
 FILES = ["--markdown", "comment.md", "--html", "report.html", "--junit", "junit.xml"]
 
 
+@pytest.mark.longer
 @check_rows(
     ("options", "words"),
     [
@@ -129,6 +130,7 @@ def test_action_reads_options_as_words_of_a_shell(
     assert arguments(tmp_path) == ["eval", "shop.yaml", *ALWAYS, *words, *FILES]
 
 
+@pytest.mark.longer
 @check_rows(
     ("scenarios", "paths"),
     [
@@ -146,6 +148,7 @@ def test_action_reads_scenarios_of_several_lines(
     assert arguments(tmp_path) == ["eval", *paths, *ALWAYS, *FILES]
 
 
+@pytest.mark.longer
 @check_rows("name", ["options", "scenarios"])
 @check_rows("text", ["--limit 14\n--tag 'open\n", 'a "b', "it's"])
 def test_action_refuses_a_quote_without_an_end(tmp_path: Path, name: str, text: str) -> None:
@@ -164,6 +167,7 @@ def test_action_passes_baseline_margin_and_regressions(tmp_path: Path) -> None:
     assert arguments(tmp_path)[6:12] == given
 
 
+@pytest.mark.longer
 @check_rows("code", [0, 1, 2, 3, 4, 70, 130])
 @check_rows("is_fork", [False, True])
 def test_action_ends_with_the_exit_code_of_eval(tmp_path: Path, code: int, is_fork: bool) -> None:

@@ -102,6 +102,7 @@ def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> 
         assert came.code == 0 or following == "echo $?", (step.command, came.output)
 
 
+@pytest.mark.longer
 @check_rows(("page", "line"), COMMANDS, ids=[f"{p}: {line}" for p, line in COMMANDS])
 def test_page_command_is_accepted_by_the_parser(page: str, line: str) -> None:
     assert read_line(line) or line == "lhkit --help", page

@@ -142,6 +142,7 @@ def test_parse_many_marks_before_many_calls_in_linear_time(unit: str) -> None:
     assert many <= 16 * few
 
 
+@pytest.mark.longer
 @check_rows("unit", [" ", "```", "[ ", "<tool_call>", "<escape>", "[f(a=1)] "])
 @check_rows("dialect", DIALECTS)
 def test_stream_many_marks_in_linear_time(dialect: str, unit: str) -> None:

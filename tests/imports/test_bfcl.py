@@ -20,7 +20,7 @@ from lhkit.models.recorded.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
 CODE = {
     "__init__.py": "",

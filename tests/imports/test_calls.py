@@ -284,6 +284,7 @@ def spoiled(calls: Calls) -> dict[str, Calls]:
 
 # every answer of every row is played: two formats, one with nulls and one with renamed tools, are
 # enough for each run of the fast suite
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "name",
     [
@@ -558,6 +559,7 @@ async def test_import_calls_makes_tags_of_metadata(tmp_path: Path) -> None:
     assert Loss(code="metadata", where="note") in imported.losses
 
 
+@pytest.mark.longer
 async def test_accept_keeps_the_exact_figure_of_imported_calls(
     import_rows: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -589,6 +591,7 @@ async def test_accept_keeps_the_exact_figure_of_imported_calls(
     assert ["total", "2/4", "50%", "4/4", "100%"] in [row[:5] for row in cells]
 
 
+@pytest.mark.longer
 async def test_imported_calls_need_no_reply_for_lint_and_mutate(import_rows: Any) -> None:
     imported = await import_rows([openai(row, number) for number, row in enumerate(ROWS)])
     remarks = [
@@ -733,6 +736,7 @@ TAKEN: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.longer
 async def test_import_calls_takes_other_forms_of_a_row(import_rows: Any) -> None:
     imported = await import_rows([row for row, _ in TAKEN.values()])
     taken = [

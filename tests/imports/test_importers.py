@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from lhkit.cli.frame.parser import build_parser
 from lhkit.harness.scenarios.loader import load_scenarios
 
+pytestmark = pytest.mark.longer
+
 MODULE = '''
 from pathlib import Path
 from lhkit.imports import Imported, ImportedFile, Loss

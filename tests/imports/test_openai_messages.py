@@ -493,6 +493,7 @@ INVALID: dict[str, str] = {
 }
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
 async def test_import_messages_skips_invalid_conversations(tmp_path: Path, is_list: bool) -> None:
     texts = [json.dumps(CHAT), *INVALID.values(), json.dumps(CHAT)]
@@ -505,6 +506,7 @@ async def test_import_messages_skips_invalid_conversations(tmp_path: Path, is_li
         assert f"\n- {place}: " in notes
 
 
+@pytest.mark.longer
 @check_rows("invalid", INVALID)
 async def test_import_messages_refuses_a_single_invalid_conversation(
     tmp_path: Path, invalid: str

@@ -25,7 +25,7 @@ from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
 Chat = Any
 

@@ -196,6 +196,7 @@ async def there_and_back(rows: list[Any], form: str, folder: Path) -> list[Any]:
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("shape", ["plain", "padded"])
 async def test_mobile_actions_rows_come_back_equal(shape: str, tmp_path: Path) -> None:
     rows = MOBILE if shape == "plain" else [padded(row) for row in MOBILE]
@@ -226,6 +227,7 @@ async def test_rows_keep_their_split_in_another_format(tmp_path: Path) -> None:
     assert frozenset(FORMATS) == ROW_SHAPES
 
 
+@pytest.mark.longer
 async def test_rows_train_on_the_prompts_that_are_served(tmp_path: Path) -> None:
     """The default format has the results as the served model reads them."""
     messages = await there_and_back(MOBILE, "messages", tmp_path)

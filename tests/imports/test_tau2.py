@@ -254,6 +254,7 @@ def scenarios_in(folder: Path) -> dict[str, Scenario]:
     return {scenario.id: scenario for scenario in load_scenarios([folder])}
 
 
+@pytest.mark.longer
 async def test_tau2_references_pass_and_notes_name_what_needs_a_model(into: Path) -> None:
     for domain, count in (("airline", 2), ("retail", 1), ("telecom", 2)):
         run = await replay(
@@ -293,6 +294,7 @@ CASES: list[tuple[str, tuple[Reply, ...], bool]] = [
 ]
 
 
+@pytest.mark.longer
 async def test_tau2_scores_what_the_reward_basis_names(into: Path) -> None:
     scenarios = scenarios_in(into)
     for name, replies, passes in CASES:

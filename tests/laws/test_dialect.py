@@ -213,6 +213,7 @@ def test_parse_reads_any_valid_tool_name(dialect: Dialect, name: str, args: dict
     assert exact(dialect, call.args) == exact(dialect, args)
 
 
+@pytest.mark.longer
 @each_dialect
 @pytest.mark.parametrize("separator", ["", "\n"])
 @given(calls=st.lists(st.tuples(NAMES, ARGS), min_size=2, max_size=4))
@@ -266,6 +267,7 @@ def test_incremental_emits_the_rendered_call(
     assert merged(events)[:1] == [[TextDelta, "네."]]
 
 
+@pytest.mark.longer
 @each_dialect
 @given(raw=FRAGMENTS | st.text())
 @example(raw="{" * 20_000)
@@ -305,6 +307,7 @@ def test_parse_returns_where_each_call_is(dialect: Dialect) -> None:
         assert streamed(dialect, list(raw))[1].spans == result.spans
 
 
+@pytest.mark.longer
 @each_dialect
 @given(args=ARGS)
 @example(args={})
@@ -665,6 +668,7 @@ def test_encode_merges_adjacent_user_messages(dialect: Dialect) -> None:
     assert "user\n하나\n\n둘<" in prompt
 
 
+@pytest.mark.longer
 @each_dialect
 @given(messages=conversations(), hints=st.integers(0, 2), last=st.sampled_from(["user", "call"]))
 def test_encode_alternates_roles(

@@ -129,6 +129,7 @@ with store.transaction():
 """
 
 
+@pytest.mark.longer
 def test_transaction_rolls_back_when_the_process_dies(
     tmp_path: Path, real_catalog: ProtocolCatalog
 ) -> None:
@@ -155,6 +156,7 @@ with Store.open(Path(sys.argv[1]), load_protocols()) as store:
 """
 
 
+@pytest.mark.longer
 def test_store_accepts_writes_of_two_processes(
     tmp_path: Path, real_catalog: ProtocolCatalog
 ) -> None:

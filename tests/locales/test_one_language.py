@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 import lhkit
@@ -95,6 +96,7 @@ def line_of(text: str) -> str:
     return " ".join(text.split())[:100].strip()
 
 
+@pytest.mark.longer
 def test_messages_of_the_code_have_a_korean_text() -> None:
     known = {NAMED.sub("{}", english) for english in KOREAN}
     missing = {text: name for text, name in texts_of_code().items() if text not in known}
@@ -145,6 +147,7 @@ USAGE = {
 }
 
 
+@pytest.mark.longer
 @check_rows(("line", "korean"), USAGE.items())
 def test_usage_errors_are_in_one_language(line: str, korean: str) -> None:
     shown = CliRunner().invoke(build_parser(never, "ko"), line.split(), env={"COLUMNS": "200"})
@@ -246,6 +249,7 @@ SIMPLE = [
 ]
 
 
+@pytest.mark.longer
 def test_messages_are_whole_after_a_place() -> None:
     """No other message takes the place, or a part of the message, for its value."""
     translate, place, wrong = load_catalog("ko").translate, "a.yaml:3: x.turns[0]: ", {}
@@ -279,6 +283,7 @@ def shown_help(command: str, locale: str) -> str:
     return "\n".join(line for line in lines if not re.match(r" (\$|사용법|Usage)", line))
 
 
+@pytest.mark.longer
 @check_rows("command", EXAMPLES)
 def test_help_is_in_one_language(command: str) -> None:
     korean = shown_help(command, "ko")

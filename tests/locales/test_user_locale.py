@@ -111,6 +111,7 @@ async def _refuse() -> bool:
     return False
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("lang", "is_korean"), [("ko_KR.UTF-8", True), ("de_DE.UTF-8", False), ("", False)]

@@ -363,6 +363,7 @@ def test_tool_without_a_name_is_left_out_alone(raw: Raw) -> None:
         assert list(session.registry.left_out) == ["number 1"]
 
 
+@pytest.mark.longer
 async def test_unusable_tools_are_left_out_alone(raw: Raw) -> None:
     odd = {f"odd{number}": tool for number, (tool, _) in enumerate([*SCHEMAS, *UNUSABLE])}
     answers = dict.fromkeys(odd, result([text("fine")]))
@@ -383,6 +384,7 @@ async def test_unusable_tools_are_left_out_alone(raw: Raw) -> None:
     assert [made.outcome for made in record.trajectory.turns[0].calls] == ["ok"]
 
 
+@pytest.mark.longer
 def test_declared_tool_that_is_invalid_is_an_error(raw: Raw) -> None:
     odd = {"odd": {"inputSchema": {"type": "array"}}}
     for options in ({"tools": ["odd"]}, {"reads": ["odd"]}):

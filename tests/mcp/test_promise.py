@@ -57,6 +57,7 @@ for _ in range(200):
     DEEP = [DEEP]
 
 
+@pytest.mark.longer
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("schema", "content"),

@@ -232,6 +232,7 @@ NULLABLE: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
 ]
 
 
+@pytest.mark.longer
 @check_rows(("schema", "right", "wrong"), NULLABLE)
 def test_nullable_values_may_be_null(
     schema: dict[str, Any], right: list[Any], wrong: list[Any]

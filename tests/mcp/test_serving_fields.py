@@ -118,6 +118,7 @@ async def test_serving_runs_an_edit_after_it_was_shown(
     assert len(questions) == (2 if edit else 1)
 
 
+@pytest.mark.longer
 @check_rows(
     ("edit", "en", "ko"),
     [

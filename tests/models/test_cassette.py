@@ -188,6 +188,7 @@ endings = st.builds(
 )
 
 
+@pytest.mark.longer
 @given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=JSON_VALUES)
 async def test_cassette_replays_any_events_for_any_request(
     before: list[ModelEvent], end: Finished, text: str, args: Any

@@ -540,6 +540,7 @@ LAWS = [
 ]
 
 
+@pytest.mark.longer
 @check_rows("events", LAWS)
 def test_the_answer_does_not_depend_on_where_its_bytes_are_cut(
     events: list[dict[str, Any]],

@@ -39,6 +39,7 @@ def template(text: str, **more: Any) -> ChatTemplate:
     return ChatTemplate(text=text, source="t.jinja", now=NOW, **more)
 
 
+@pytest.mark.longer
 @check_rows(
     ("text", "rendered"),
     [
@@ -72,6 +73,7 @@ def test_render_refuses_what_a_template_must_not(text: str, reason: str) -> None
     assert reason in str(refused.value)
 
 
+@pytest.mark.longer
 def test_render_ends_a_template_that_never_does() -> None:
     endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     late = template(endless, max_seconds=0.5)
@@ -117,6 +119,7 @@ def test_encode_renders_every_kind_of_message(name: str) -> None:
     assert prompt.startswith("<bos>")
 
 
+@pytest.mark.longer
 def test_encode_ends_instructions_of_functiongemma_with_its_sentence_once() -> None:
     sentence = "You are a model that can do function calling with the following functions"
     for instructions in ("", "Be kind.", f"Be kind.\n{sentence}"):

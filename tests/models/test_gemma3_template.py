@@ -54,6 +54,7 @@ CASES = {
 }
 
 
+@pytest.mark.longer
 @check_rows("case", CASES)
 def test_gemma3_template_renders_conversations(case: str) -> None:
     messages, expected = CASES[case]

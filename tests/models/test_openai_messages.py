@@ -223,6 +223,7 @@ def as_vllm_does(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
+@pytest.mark.longer
 @check_rows("length", range(1, len(CONVERSATION) + 1))
 @check_rows("tools", [TOOLS, ()], ids=["tools", "no tools"])
 @check_rows("instructions", ["비서 <bos>", ""])

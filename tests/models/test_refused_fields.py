@@ -268,6 +268,7 @@ OLD, NEW = "max_tokens", "max_completion_tokens"
 TOGETHER = f"'{OLD}' and '{NEW}' cannot be set at the same time"
 
 
+@pytest.mark.longer
 @check_rows(
     ("server", "requests"),
     [

@@ -86,6 +86,7 @@ PLACES = {
 }
 
 
+@pytest.mark.longer
 @check_rows("place", PLACES.values(), ids=PLACES)
 @check_rows("body", BODIES.values(), ids=BODIES)
 async def test_client_shows_the_message_of_the_server(body: Any, place: Any) -> None:
@@ -95,6 +96,7 @@ async def test_client_shows_the_message_of_the_server(body: Any, place: Any) -> 
     assert "{" not in str(error)
 
 
+@pytest.mark.longer
 @check_rows("place", list(PLACES.values())[:-1], ids=list(PLACES)[:-1])
 @check_rows(
     ("body", "kind", "advice"),

@@ -118,6 +118,7 @@ def test_reader_yields_buffered_text_at_the_end(held: str) -> None:
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == last.text == held.strip()
 
 
+@pytest.mark.longer
 def test_reader_refuses_every_prefix_of_a_stream() -> None:
     body = b"".join(completion(TOKENS, cached_tokens=3))
     for end in range(len(body) - 1):  # the very last byte is an empty line

@@ -55,6 +55,7 @@ def write(cache_dir: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.longer
 async def test_registered_server_is_found_until_its_block_ends(tmp_path: Path) -> None:
     settings = ServerSettings(
         model=tmp_path,

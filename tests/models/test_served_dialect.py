@@ -211,6 +211,7 @@ async def test_connect_takes_given_dialect_without_a_probe() -> None:
         assert server.bodies == []
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("template", "dialect"),
     [
@@ -240,6 +241,7 @@ async def test_connect_takes_family_of_adapter_base() -> None:
         assert model.identity.dialect == "json"
 
 
+@pytest.mark.longer
 @check_rows(
     ("files", "dialect"),
     [

@@ -208,6 +208,7 @@ async def test_client_separates_concurrent_conversations() -> None:
     assert sorted(texts) == sorted(words)
 
 
+@pytest.mark.longer
 @check_rows(
     ("behaviour", "error", "sentence"),
     [

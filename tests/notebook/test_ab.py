@@ -111,6 +111,7 @@ def runs(tmp_path: Path) -> tuple[Run, Run]:
     return Run.load(tmp_path / "ab/bare"), Run.load(tmp_path / "ab/tuned")
 
 
+@pytest.mark.longer
 async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_path: Path) -> None:
     for person, choices in (("kim", ["left"] * 6), ("lee", ["right", "tie", "both_bad"])):
         replies = [say("hi")] * len(choices)

@@ -58,6 +58,7 @@ async def test_demo_finds_adds_logs_and_lists(
         assert store.number("SELECT count(*) FROM tracker_entry WHERE value = 'done'") == 1
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("locale", "words", "answer"),
     [
@@ -81,6 +82,7 @@ async def test_demo_replies_in_the_users_language(
     assert answer in last_text(panel)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("locale", "words", "habit", "date", "value"),
     [

@@ -72,6 +72,7 @@ def in_suite(file: Path) -> list[dict[str, Any]]:
     return yaml.safe_load(text_of(file.with_suffix(".scenario.yaml"))) or []
 
 
+@pytest.mark.longer
 async def test_drafts_reach_the_suite_only_by_a_yes(file: Path) -> None:
     review = DraftReview(file, reviewer="kim", toolset=PANTRY, locale="en")
     suite = file.with_suffix(".scenario.yaml")
@@ -109,6 +110,7 @@ async def test_drafts_reach_the_suite_only_by_a_yes(file: Path) -> None:
     assert {each.score.verdict for each in run.records} == {Verdict.PASS}
 
 
+@pytest.mark.longer
 async def test_decisions_stay_when_the_review_is_opened_again(file: Path) -> None:
     review = DraftReview(file, locale="en")
     review.decide("no")
@@ -197,6 +199,7 @@ async def test_edit_needs_the_tools_of_the_chats(file: Path) -> None:
         await DraftReview(file, toolset="life-helper", locale="en").edit("add_item", {})
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("locale", "words"), [("en", "near-duplicate"), ("ko", "거의 같은 턴")])
 async def test_draft_review_shows_source_proposal_and_near_duplicates(
     file: Path, locale: str, words: str
@@ -218,6 +221,7 @@ async def test_draft_review_shows_source_proposal_and_near_duplicates(
     assert review.state.conversation == 0
 
 
+@pytest.mark.longer
 async def test_draft_review_shows_the_messages_of_a_deleted_chat(file: Path) -> None:
     forget_chats(file.parent / "chats")
     html = html_of(DraftReview(file, locale="en"))

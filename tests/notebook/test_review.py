@@ -97,6 +97,7 @@ def judge_all(review: Review, *, call: str = "right", reply: str = "fine") -> No
         review.judge(reply if review.state.call is None else call)
 
 
+@pytest.mark.longer
 async def test_review_resumes_and_ignores_a_truncated_line(chats: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     assert len(review.state.places) == 4
@@ -221,6 +222,7 @@ def _is_harmless_form(review: Review, locale: str) -> None:
     _is_harmless(plain)
 
 
+@pytest.mark.longer
 async def test_review_to_scenarios_pass_lint_and_reference(chats: Path, tmp_path: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     with pytest.raises(UsageError, match="no conversation is labelled completely"):
@@ -257,6 +259,7 @@ async def test_review_to_scenarios_pass_lint_and_reference(chats: Path, tmp_path
     assert {each.score.verdict for each in silent.records} == {Verdict.FAIL}
 
 
+@pytest.mark.longer
 async def test_review_to_scenarios_without_corrected_reply(chats: Path, tmp_path: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     judge_all(review, reply="not_fine")
@@ -430,6 +433,7 @@ async def test_review_shows_edits_reasons_and_what_was_written(
     assert review._state.form.typed["count"] == "3"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("locale", ["en", "ko"])
 async def test_review_asks_the_question_of_a_judge_for_agreement(
     locale: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]

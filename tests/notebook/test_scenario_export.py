@@ -52,6 +52,7 @@ async def passes(panel: ChatPanel, tmp_path: Path) -> Any:
     return scenario
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("turns", "ac"),
     [

@@ -103,6 +103,7 @@ async def recorded_panel(locale: str, folder: Path, settings: Settings) -> ChatP
     return panel
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("locale", ["en", "ko"])
 async def test_every_view_has_the_lines_of_truth(
     locale: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,6 +191,7 @@ async def test_every_view_has_the_arguments_that_ran_after_an_edit(
     assert form.typed == edited
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("locale", ["en", "ko"])
 async def test_record_of_denied_call_has_the_truth_line_of_the_panel(
     locale: str, settings: Settings, tmp_path: Path

@@ -54,6 +54,7 @@ def laughs(levels: int = 9) -> str:
     return "\n".join(rows)
 
 
+@pytest.mark.longer
 @check_rows(
     ("text", "line", "sentence"),
     [
@@ -199,6 +200,7 @@ def test_load_scenarios_refuses_a_too_large_file(tmp_path: Path) -> None:
         load_scenarios([file])
 
 
+@pytest.mark.longer
 def test_load_scenarios_reads_ten_thousand_lines(tmp_path: Path) -> None:
     file = tmp_path / "long.yaml"
     text = "".join(GOOD.format(n=n, matches="네") for n in range(1_430))
@@ -210,6 +212,7 @@ def test_load_scenarios_reads_ten_thousand_lines(tmp_path: Path) -> None:
 BOMBS = [r"(a|aa)+$", r"(?:a|b|ab)*c", r"(\\w|\\w\\w)+$", r"(a|a?)+$"]
 
 
+@pytest.mark.longer
 @check_rows("bomb", BOMBS)
 def test_load_scenarios_refuses_catastrophic_patterns(tmp_path: Path, bomb: str) -> None:
     file = tmp_path / "bomb.yaml"

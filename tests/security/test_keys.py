@@ -273,6 +273,7 @@ async def test_client_aborts_an_endless_stream(
             await stream_response(lhkit.Endpoint(base_url=server.base_url, retries=0))
 
 
+@pytest.mark.longer
 @check_rows("status", [200, 500])
 @check_rows(("pieces", "headers"), [(endless_line, {}), (bomb, {"Content-Encoding": "gzip"})])
 async def test_client_aborts_an_endless_body(

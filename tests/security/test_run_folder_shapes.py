@@ -242,6 +242,7 @@ BROKEN: list[tuple[str, str, Any, str]] = [
 ]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("kind", "where", "value", "sentence"), BROKEN)
 async def test_run_folder_names_the_file_and_the_field_that_is_broken(
     run_folder: Path, kind: str, where: str, value: Any, sentence: str

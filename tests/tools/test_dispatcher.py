@@ -259,6 +259,7 @@ def mutate(value: Any) -> None:
 OPEN = object_schema(x={}, y={"type": "array"})
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @given(
     args=st.fixed_dictionaries(
@@ -476,6 +477,7 @@ KEYED = st.dictionaries(st.sampled_from(["protocol_id", "n", "x"]), ANYTHING).ma
 )
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @given(name=NAMES, args=ANYTHING | KEYED, handler=HANDLERS, gate=GATES)
 async def test_dispatch_returns_a_result_for_anything(

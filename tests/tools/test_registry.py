@@ -260,6 +260,7 @@ def with_default(annotation: Any, default: Any) -> Callable[..., dict[str, Any]]
 FIVE = {"default": 5, "minimum": 1, "type": "integer"}
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @check_rows(
     ("annotation", "default", "schema", "left_out", "refused"),
@@ -375,6 +376,7 @@ RESERVED = [
 ]  # fmt: skip
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @check_rows("name", RESERVED)
 @check_rows("default", ["", " = 3"])

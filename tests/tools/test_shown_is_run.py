@@ -266,6 +266,7 @@ ONE_WAY = {
 """The cases whose card shows what would convert to something else."""
 
 
+@pytest.mark.longer
 @check_rows("case", CASES)
 async def test_card_shows_the_defaults_that_run(case: str) -> None:
     function, args, shown = CASES[case]
@@ -729,6 +730,7 @@ def calls(draw: st.DrawFn) -> tuple[Callable[..., Any], dict[str, Any], dict[str
     return act, arguments(), draw(st.none() | st.builds(arguments))
 
 
+@pytest.mark.longer
 @given(calls())
 async def test_shown_is_run_is_recorded(
     drawn: tuple[Callable[..., Any], dict[str, Any], dict[str, Any] | None],

@@ -88,6 +88,7 @@ async def _called(kind: Any, value: Any) -> tuple[ToolResult, list[ConfirmReques
     return result, person.cards, ran
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @check_rows(
     ("kind", "value"),

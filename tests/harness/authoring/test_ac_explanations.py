@@ -20,12 +20,13 @@ from lhkit.models.recorded.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 from tests.rows import check_rows
 
+pytestmark = pytest.mark.longer
+
 DATASETS = Path(__file__).parents[3] / "datasets"
 EXPLANATIONS = [
     json.loads(line)
     for line in (DATASETS / "claims" / "explanations.jsonl").read_text("utf-8").splitlines()
 ]
-SCENARIOS = load_scenarios([DATASETS / "ac"])
 
 
 def is_refused(turn: Turn, rule: str) -> bool:
@@ -36,7 +37,7 @@ def explained(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
     """Return each explanation's scenario and words, by id: the fitting scenarios in turn."""
     fitting = cycle(
         each
-        for each in SCENARIOS
+        for each in load_scenarios([DATASETS / "ac"])
         if each.locale == locale and any(is_refused(turn, rule) for turn in each.turns)
     )
     mine = [each for each in EXPLANATIONS if (each["locale"], each["rule"]) == (locale, rule)]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,17 @@ from lhkit.tools.registry import ToolRegistry
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
-SCENARIOS = load_scenarios([FOLDER])
 GARBAGE = '{"name": "log_tracker_entry", "parameters": {"habit_id": "daily-walk", "value": "done"'
+
+
+@cache
+def all_scenarios() -> tuple[Scenario, ...]:
+    return load_scenarios([FOLDER])
+
+
+@cache
+def places() -> dict[str, int]:
+    return {scenario.id: place for place, scenario in enumerate(all_scenarios())}
 
 
 async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
@@ -36,15 +46,15 @@ async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
         return ScriptedModel(lambda _: say(reply))
 
     toolset = LifeHelperToolset()
-    run = await replay(SCENARIOS, talker, toolset=toolset, progress=False, concurrency=4)
+    run = await replay(all_scenarios(), talker, toolset=toolset, progress=False, concurrency=4)
     return [record for record in run.records if record.score.verdict is Verdict.PASS]
 
 
 def test_shipped_scenarios_cover_every_criterion() -> None:
-    counts = Counter(scenario.ac for scenario in SCENARIOS)
+    counts = Counter(scenario.ac for scenario in all_scenarios())
     assert set(counts) == {f"AC-{number}" for number in range(1, 13)}
-    assert len(SCENARIOS) >= 14
-    for scenario in SCENARIOS:
+    assert len(all_scenarios()) >= 14
+    for scenario in all_scenarios():
         number = int(scenario.ac.removeprefix("AC-"))
         assert scenario.id.startswith(f"ac{number:02}-")
 
@@ -71,7 +81,6 @@ async def test_nodding_model_passes_only_small_talk() -> None:
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
-PLACES = {scenario.id: place for place, scenario in enumerate(SCENARIOS)}
 CLAIMS = {
     "ko": (
         "'스트레칭'을 새 습관으로 추가해 드렸습니다.",
@@ -113,7 +122,7 @@ LEAST_FLAGGED = 0.85
 def false_claim(scenario: Scenario) -> str:
     """Return a false claim, another one for each scenario, so that a run has all of them."""
     wordings = CLAIMS[scenario.locale]
-    return wordings[PLACES[scenario.id] % len(wordings)]
+    return wordings[places()[scenario.id] % len(wordings)]
 
 
 def talker(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
@@ -151,7 +160,7 @@ def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
 
 @pytest.mark.parametrize("model", [talker, reader, asker])
 async def test_false_claims_without_a_write_pass_nothing(model: Any) -> None:
-    scenarios = refused(SCENARIOS) if model is asker else SCENARIOS
+    scenarios = refused(all_scenarios()) if model is asker else all_scenarios()
     toolset = LifeHelperToolset()
     run = await replay(scenarios, model, toolset=toolset, progress=False, concurrency=4)
     passed = [each.sample_id for each in run.records if each.score.verdict is Verdict.PASS]

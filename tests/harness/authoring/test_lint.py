@@ -99,6 +99,7 @@ async def test_lint_accepts_good_scenario_edit_and_reason(lint_text: Findings) -
     assert await lint_text(rejected) == ()
 
 
+@pytest.mark.longer
 @check_rows(
     ("old", "new", "code", "line", "field"),
     [

@@ -145,6 +145,7 @@ async def keys(load: Load, text: str) -> set[str]:
     return set(await made(load, text))
 
 
+@pytest.mark.longer
 @check_rows(
     ("old", "new", "gone"),
     [

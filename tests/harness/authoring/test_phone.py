@@ -65,6 +65,7 @@ async def test_mutate_phone_detects_domain_success_claims(
     assert all(each.verdict is Verdict.FAIL for each in results)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("scenario", "place", "wrong"),
     [

@@ -62,6 +62,7 @@ def examples(test: object) -> object:
     return test
 
 
+@pytest.mark.longer
 @examples
 @given(TEXTS)
 def test_yaml_text_round_trips(text: str) -> None:

@@ -322,6 +322,7 @@ async def test_suggest_again_adds_only_what_is_new_and_keeps_decisions(
     assert len(drafts.sources_of(draft.id)) == 2
 
 
+@pytest.mark.longer
 async def test_suggest_resumes_after_a_kill(
     folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_corrected_rate_is_near_that_of_ppi_python(
     assert low[0] < expected < high[0]
 
 
+@pytest.mark.longer
 @check_rows(
     ("rate", "false_yes", "false_no", "labels", "samples"),
     [

@@ -52,6 +52,7 @@ def test_e_value_shrinks_on_average_where_the_difference_is_on_the_other_side() 
     assert (factors[1] @ np.array([0.2, 0.5, 0.3]) < 1).all()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("odds", [(0.5, 0.0, 0.5), (0.3, 0.4, 0.3), (0.05, 0.9, 0.05)])
 def test_sequential_test_is_wrong_in_at_most_5_percent_at_any_time(
     odds: tuple[float, float, float],
@@ -128,6 +129,7 @@ def test_sequential_test_keeps_its_decision() -> None:
     assert (test.direction, test.looked) == (1, 7)
 
 
+@pytest.mark.longer
 def test_sequential_result_agrees_with_the_test_for_every_margin() -> None:
     """The interval has exactly the differences that the test of no look rejected."""
     rng = np.random.default_rng(5)
@@ -143,6 +145,7 @@ def test_sequential_result_agrees_with_the_test_for_every_margin() -> None:
             assert (result.p_value <= 0.05) == bool(result.sign)
 
 
+@pytest.mark.longer
 def test_interval_never_widens_with_more_scenarios() -> None:
     clusters = [CLUSTERS[place] for place in np.random.default_rng(1).integers(0, 9, size=25)]
     results = [

@@ -130,6 +130,7 @@ def test_notebook_html_has_no_script_and_no_handler() -> None:
         assert {name for name, _ in shown.elements}.isdisjoint({"img", "svg", "a", "iframe"})
 
 
+@pytest.mark.longer
 def test_run_html_limits_samples_and_counts_the_rest() -> None:
     html = html_of(run_of(*(full_record(f"s-{n}") for n in range(40))))
     assert html.count('<details class="lhr-sample"') == 30
@@ -172,6 +173,7 @@ def test_comparison_html_shows_numbers_and_flips() -> None:
     assert html.count('class="lhr-trace"') == 2  # of the one that flipped
 
 
+@pytest.mark.longer
 def test_comparison_html_limits_flips_and_counts_the_rest() -> None:
     names = [f"s-{n}" for n in range(20)]
     before = run_of(*(full_record(name) for name in names))

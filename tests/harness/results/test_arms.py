@@ -95,6 +95,7 @@ def test_gains_end_before_a_scenario_that_an_arm_does_not_have() -> None:
     )
 
 
+@pytest.mark.longer
 def test_running_arm_decides_as_the_table_says() -> None:
     """An arm that was dropped has a corrected p-value below 5 %, whatever the others did."""
     drops = 0

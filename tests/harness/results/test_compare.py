@@ -150,6 +150,7 @@ def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: s
     assert compare(run(a), run(b)).outcome == outcome
 
 
+@pytest.mark.longer
 @check_rows(
     ("improved", "regressed", "n", "repeats", "margin", "outcome", "needed"),
     [
@@ -180,6 +181,7 @@ def test_compare_with_margin(
     assert (comparison.outcome, comparison.needed_scenarios) == (outcome, needed)
 
 
+@pytest.mark.longer
 @check_rows("locale", ["en", "ko"])
 @check_rows(
     ("b", "repeats", "texts"),

@@ -77,6 +77,7 @@ async def test_frames_replace_lone_surrogates(play: Play, load: Load) -> None:
     assert set(frames.scenarios_frame(records)["ac"]) == {"우유 \ufffd\U0001f95b"}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("reply", ["우유 \U0001f95b", "half \udfff", "", None])
 @pytest.mark.parametrize("name", TABLES)
 async def test_frames_are_written_as_parquet_and_read_back(

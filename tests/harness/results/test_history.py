@@ -126,6 +126,7 @@ def test_history_in_a_notebook_escapes_names(tmp_path: Path) -> None:
     assert "&lt;b&gt;x" in lhkit.History.load(tmp_path)._repr_html_()
 
 
+@pytest.mark.longer
 async def test_report_history_writes_a_page_and_prints_the_table(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

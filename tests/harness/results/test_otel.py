@@ -123,6 +123,7 @@ async def test_trace_has_spans_of_requests_tools_and_confirmations(
     assert attributes(spans[0])["gen_ai.evaluation.score.label"] == "pass"
 
 
+@pytest.mark.longer
 async def test_traces_are_posted_in_batches(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "run", *(record(f"s{number}") for number in range(120)))
     file = tmp_path / "new" / "traces.jsonl"

@@ -197,6 +197,7 @@ async def test_write_sft_omits_and_counts_held_out_and_repeated_conversations(
     assert file.read_bytes() == before
 
 
+@pytest.mark.longer
 async def test_command_writes_all_sources_and_reports_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +217,7 @@ async def test_command_writes_all_sources_and_reports_counts(
         await exported(tmp_path, scenarios=(path,), held_out=(path,))
 
 
+@pytest.mark.longer
 async def test_command_exports_a_run_of_the_default_tools(tmp_path: Path) -> None:
     path = Path("datasets/ac/dev/ac01.yaml")
     scenarios = load_scenarios([path])

@@ -157,6 +157,7 @@ async def test_command_refuses_a_format_that_does_not_fit(
     assert not file.exists()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("form", FORMATS)
 async def test_command_writes_each_format(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from lhkit.models.recorded.scripted import Reply, say
 from lhkit.settings import Settings
 from tests.rows import check_rows
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
 ROOT = Path(__file__).parents[3]
 DEV = ROOT / "datasets" / "ac" / "dev"

@@ -232,6 +232,7 @@ def altered_traces(scenario: Scenario, registry: ToolRegistry) -> Iterator[tuple
                 yield (*gold[:t], altered, *gold[t + 1 :])
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_mutating_toolset_passes_every_repeat_and_changes_no_scenario(
     play: Play, load: Load, domain: Callable[[], Toolset], text: str

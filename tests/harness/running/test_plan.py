@@ -237,6 +237,7 @@ async def test_resumption_names_change_of_content_hashes(
     assert re.fullmatch(after, change.after)
 
 
+@pytest.mark.longer
 async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None:
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01", "ac12-out-of-scope-ko-01")
     toolset = life_helper.LifeHelperToolset()
@@ -257,6 +258,7 @@ async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None
     assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]
 
 
+@pytest.mark.longer
 async def test_run_clock_is_machine_time_for_concurrent_or_other_models(tmp_path: Path) -> None:
     path = tmp_path / "cassette.json"
     recorder = RecordingModel(ScriptedModel([say("네")]), path)

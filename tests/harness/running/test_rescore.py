@@ -329,6 +329,7 @@ def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
             yield from fields_of(inner, (*path, key))
 
 
+@pytest.mark.longer
 async def test_rescore_reads_or_refuses_a_record_with_any_broken_field(
     play: Play, load: Load, toolset: Any
 ) -> None:

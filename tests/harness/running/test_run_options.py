@@ -78,6 +78,7 @@ def test_every_option_has_a_help_text() -> None:
     assert EvalOptions.shown.keys() <= RunOptions.model_fields.keys()
 
 
+@pytest.mark.longer
 def test_options_load_neither_store_nor_scenarios() -> None:
     code = (
         "import sys, lhkit.harness.running.run_options\n"

@@ -211,6 +211,7 @@ async def test_sample_ends_with_first_failed_turn(play: Play, load: Load) -> Non
     assert [turn.ended for turn in run.records[0].trajectory.turns] == ["failed"]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_replay_gives_up_on_unreachable_server(
     play: Play, load: Load, pauses: list[float], concurrency: int

@@ -142,6 +142,7 @@ async def test_changed_record_is_scored_anew(play: Play, load: Load, tmp_path: P
     assert figures(run)["writes"] == figures(Run.load(folder))["writes"] == (0.0, 4)
 
 
+@pytest.mark.longer
 async def test_same_figures_in_a_run_in_memory_on_disk_and_added_later(
     play: Play, load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -285,6 +286,7 @@ async def scored_run(play: Play, load: Load) -> Run:
     return await play(load(CHATS)[:1])
 
 
+@pytest.mark.longer
 async def test_score_returns_values_or_fails_alone(scored_run: Run) -> None:
     for name, (returned, expected) in RETURNED.items():
         result = await one_result(scored_run, score(lambda _, r=returned: r, name="x"))
@@ -424,6 +426,7 @@ class Blocking:
         return judge(lambda: StuckModel([]), "Polite?", name="stuck", limit_s=0.05)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "kind",
     [
@@ -536,6 +539,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.longer
 async def test_score_that_refuses_to_end_does_not_hold_up_the_end_of_the_process(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -738,6 +742,7 @@ async def test_run_without_scores_is_written_as_before(
 PANTRY = ROOT / "evals" / "pantry"
 
 
+@pytest.mark.longer
 async def test_scores_work_on_a_foreign_toolset(tmp_path: Path) -> None:
     scenarios = load_scenarios([PANTRY / "scenarios"])
     run = await replay(

@@ -352,6 +352,7 @@ def test_order_in_which_samples_end_does_not_change_the_decision(load: Load, too
             assert finish(plan, rule, verdicts, concurrency, choose) == expected
 
 
+@pytest.mark.longer
 def test_comparison_of_a_run_decides_as_the_run_did(load: Load, toolset: Any) -> None:
     before = baseline({name: PASS if n % 2 else FAIL for n, name in enumerate(NAMES)}, repeats=2)
     plan = plan_run(chats(load), ScriptedModel([say("hi")]), toolset, repeats=2)

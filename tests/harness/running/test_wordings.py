@@ -130,6 +130,7 @@ async def test_rescore_keeps_wordings_and_skips_changed_ones(
     assert [str(sample) for sample in changed.skipped] == ["milk~3", "milk~3#2"]
 
 
+@pytest.mark.longer
 async def test_summary_compares_spread_over_wordings_with_repeats(play: Play, load: Load) -> None:
     run = await play(load(NOTES), only("note that"))
     summary = run.summary()
@@ -167,6 +168,7 @@ async def test_compare_pairs_wordings_with_themselves(play: Play, load: Load) ->
     assert len(compare(first, plain).only_a) == 4
 
 
+@pytest.mark.longer
 async def test_mutate_takes_the_first_wording(load: Load, toolset: Any) -> None:
     report = await mutate(load(NOTES), toolset)
     without = await mutate(load(re.sub("variants.*\n", "\n", NOTES)), toolset)

@@ -481,6 +481,7 @@ async def test_expected_result_may_come_from_an_earlier_turn_but_least_counts_th
     assert record.score.verdict is Verdict.PASS, record.score.reasons
 
 
+@pytest.mark.longer
 async def test_mutate_skips_calls_that_return_the_expected_results() -> None:
     report = await mutate([Scenario.from_data(how_warm())], Houses())
     kinds = {each.kind for each in report.outcomes}
@@ -569,6 +570,7 @@ def test_schema_and_docs_name_each_relative_date() -> None:
         assert resolve_date(f"{day}+1w", TODAY)
 
 
+@pytest.mark.longer
 def test_schema_and_parser_accept_the_same_scenario() -> None:
     data = two_turns(reply={"all_of": [{"contains_any": ["ok"]}], "ignore": "spaces"})
     data["turns"][0]["expect"]["calls"] = [{"tool": "go", "args": {"any_of": [{"x": 1}, {"y": 2}]}}]

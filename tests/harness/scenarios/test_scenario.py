@@ -295,6 +295,7 @@ def test_schema_file_is_up_to_date() -> None:
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == scenario_json_schema()
 
 
+@pytest.mark.longer
 @check_rows(
     ("text", "is_valid"),
     [

@@ -126,6 +126,7 @@ def test_assign_ordered_refuses_an_invalid_order(
         assign_ordered(Problem(costs=[[]] * 3, left_expected=[1] * 3, left_actual=[]), before)
 
 
+@pytest.mark.longer
 def test_assign_ordered_handles_a_strict_order_of_many_calls() -> None:
     n = 60
     problem = Problem(costs=[[0] * n] * n, left_expected=[1] * n, left_actual=[1] * n)
@@ -156,6 +157,7 @@ def test_assign_ordered_is_quadratic_for_a_strict_order(shape: str) -> None:
     assert prepare(30)() == tuple((i, i) for i in range(30))
 
 
+@pytest.mark.longer
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_assign_sparse_is_as_cheap_as_assign(random: Any) -> None:

@@ -198,6 +198,7 @@ def small_talk() -> Iterator[Case]:
         yield reply, user, (("log_entry", "ok", {"item": "stretching"}), *calls)
 
 
+@pytest.mark.longer
 @check_rows(
     "cases",
     [
@@ -281,6 +282,7 @@ def reads_of(reply: str) -> int:
     return weights.reads
 
 
+@pytest.mark.longer
 @check_rows("part", ['". ', "I've added it. ", "추가했어요, ", "1 2, ", "a", "…\n"])
 def test_claim_model_cost_is_linear_and_bounded(part: str) -> None:
     times = math.ceil(claim_model.MOST_READ / 8 / len(part))

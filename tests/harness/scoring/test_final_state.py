@@ -440,6 +440,7 @@ GROWING: Mapping[str, Callable[[int], tuple[Any, Any, Any, Any]]] = {
 NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관
 
 
+@pytest.mark.longer
 @check_rows("kind", GROWING)
 def test_check_state_is_linear_in_rows(kind: str) -> None:
     def check(n: int) -> Callable[[], StateVerdict]:
@@ -479,6 +480,7 @@ def test_check_state_compares_one_listed_row_with_a_long_table() -> None:
     assert check_state(final, before={"t": rows}, after={"t": rows}) == StateVerdict()
 
 
+@pytest.mark.longer
 def test_check_state_compares_lists_in_rows_in_linear_time() -> None:
     def prepare(size: int) -> Any:
         listed = [{"tags": {"items": [{"matches": f"tea {n}"}] * size}} for n in range(20)]

@@ -231,6 +231,7 @@ def test_missing_and_unexpected_arguments_have_reasons() -> None:
     assert (result.missing, result.unexpected) == ((), ())
 
 
+@pytest.mark.longer
 def test_match_calls_of_few_calls_does_not_import_scipy() -> None:
     program = (
         "import sys; from lhkit.harness.scoring.matching import match_calls; "
@@ -356,6 +357,7 @@ def test_match_calls_refuses_more_than_can_be_compared_with_each_other() -> None
         match_calls([many], [{"tool": "t", "args": {"x": [*range(601)]}}], schemas={})
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("more", [{}, {"unordered": True}])
 def test_match_calls_compares_lists_of_wrong_calls_briefly(more: dict[str, Any]) -> None:
     def prepare(size: int) -> Any:

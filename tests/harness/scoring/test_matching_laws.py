@@ -121,6 +121,7 @@ def mutated(calls: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
                 yield [*before, {**call, "args": {**rest, name: each}}, *after]
 
 
+@pytest.mark.longer
 @given(
     st.lists(ARGS.map(lambda args: {"tool": "go", "args": args}), min_size=1, max_size=2),
     st.sampled_from(["any", "strict"]),

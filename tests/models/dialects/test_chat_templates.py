@@ -79,6 +79,7 @@ MCP_TOOLS = mcp_tools()
 NOW = {"now": "2026-06-15T09:00:00+09:00"}
 
 
+@pytest.mark.longer
 @check_rows("conversation", CONVERSATIONS)
 @check_rows("locale", ["ko", "en"])
 @check_rows("reference", ["life-helper", f"{ROOT}/evals/pantry/pantry.py:toolset"])
@@ -96,6 +97,7 @@ def test_mcp_schemas_are_of_twenty_servers() -> None:
     assert len(MCP_TOOLS) >= 20
 
 
+@pytest.mark.longer
 @check_rows("server", MCP_TOOLS)
 def test_gemma4_prompt_of_mcp_tools_is_the_templates(server: str) -> None:
     tools = MCP_TOOLS[server]
@@ -184,6 +186,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     return messages[:-1]  # the model is asked after a user message or a result
 
 
+@pytest.mark.longer
 @given(messages=conversations(), tools=TOOLS, instructions=WORDS)
 def test_gemma4_prompt_is_the_templates(
     messages: list[Message], tools: Tools, instructions: str
@@ -259,5 +262,6 @@ def test_trl_is_installed_for_all_tests() -> None:
     assert templates_folder() is not None, "run `make finetune`: the chat templates are not checked"
 
 
+@pytest.mark.longer
 def test_table_of_revisions_is_that_of_the_docs() -> None:
     assert table() in (ROOT / "docs" / "dialects.md").read_text(encoding="utf-8")

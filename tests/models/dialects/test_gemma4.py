@@ -1,5 +1,7 @@
 """The `gemma4` dialect: thinking split off, a system turn, results in the model's turn."""
 
+import pytest
+
 from lhkit.conversation.messages import ToolCallMessage, UserMessage
 from lhkit.conversation.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from lhkit.conversation.tool_results import ToolOk
@@ -64,6 +66,7 @@ UNCLOSED = {
 }
 
 
+@pytest.mark.longer
 @check_rows(("raw", "args"), UNCLOSED.values(), ids=UNCLOSED)
 def test_a_call_in_a_channel_that_is_never_closed_is_a_call(raw: str, args: list[object]) -> None:
     result = DIALECT.parse(raw)

@@ -163,6 +163,7 @@ def test_parse_lists_repairs(raw: str, args: Any, repairs: tuple[str, ...]) -> N
     assert (call.name, call.args, call.repairs, call.raw) == ("f", args, repairs, raw)
 
 
+@pytest.mark.longer
 @check_rows(
     "raw",
     [

@@ -94,6 +94,7 @@ def test_a_call_in_another_shape_is_a_call(
     assert call.repairs
 
 
+@pytest.mark.longer
 @check_rows("value", ONE.values(), ids=ONE)
 def test_a_call_in_another_shape_may_be_cut_anywhere(value: dict[str, Any]) -> None:
     assert len(parse(f"네 ```json\n{json.dumps(value, ensure_ascii=False)}\n``` 끝").calls) == 1
@@ -158,6 +159,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 
+@pytest.mark.longer
 @check_rows("around", ["{}", "답: {}", "```json\n{}\n```"])
 @check_rows("value", ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_in_json_stays_an_answer(value: dict[str, Any], around: str) -> None:

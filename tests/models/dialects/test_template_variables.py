@@ -92,6 +92,7 @@ MORE: dict[str, list[Message]] = {
 }
 
 
+@pytest.mark.longer
 @check_rows("name", CONVERSATIONS | MORE)
 @check_rows("instructions", ["", " 짧게 답해. <turn|>"])
 def test_variables_of_gemma4_give_the_built_in_prompt(name: str, instructions: str) -> None:
@@ -109,6 +110,7 @@ def test_variables_of_toolset_give_the_built_in_prompt(reference: str, locale: s
         assert gemma4(messages, tools) == DIALECTS["gemma4"].encode(messages, tools)
 
 
+@pytest.mark.longer
 @check_rows("server", MCP_TOOLS)
 def test_variables_of_mcp_tools_give_the_built_in_prompt(server: str) -> None:
     tools = MCP_TOOLS[server]
@@ -116,6 +118,7 @@ def test_variables_of_mcp_tools_give_the_built_in_prompt(server: str) -> None:
         assert gemma4(messages, tools) == DIALECTS["gemma4"].encode(messages, tools)
 
 
+@pytest.mark.longer
 @given(messages=conversations(), tools=TOOLS, instructions=WORDS)
 def test_variables_give_the_built_in_prompt_of_any_conversation(
     messages: list[Message], tools: Tools, instructions: str
@@ -150,6 +153,7 @@ def test_variables_give_the_built_in_prompt_of_untidy_conversations(
     assert functiongemma(messages) == DIALECTS["functiongemma"].encode(messages, ())
 
 
+@pytest.mark.longer
 @check_rows("revision", REVISIONS)
 @check_rows("name", sorted(CONVERSATIONS.keys() - {"a result and a question"}))
 def test_variables_and_oracle_agree_in_every_revision(name: str, revision: str) -> None:
@@ -248,6 +252,7 @@ def test_functiongemma_template_closes_the_turn_after_a_malformed_call() -> None
     assert functiongemma(messages) == closed != ours
 
 
+@pytest.mark.longer
 def test_worker_renders_the_built_in_prompt() -> None:
     template = ChatTemplate(text=revision_text(NEWEST), source="of a test", now=DAY)
     tools = tools_of("life-helper", "ko", NOW)
