@@ -59,7 +59,7 @@ nightly: venv browser node finetune  ## the slow checks: other Pythons, MCP serv
 	@$(BIN)/python -m pytest -m '' --hypothesis-profile=fuzz tests/fuzz
 	@requirements/versions.sh
 
-versions: venv  ## the fast suite on each Python found here, and with the lowest versions of dependencies
+versions: venv  ## the tests without servers and browsers on each Python found here, and with the lowest versions of dependencies
 	@requirements/versions.sh $(ARGS)
 
 data-check: venv  ## check the scenarios of datasets/ac: lint, references, coverage

@@ -36,6 +36,7 @@ RESULTS = (
 )
 
 
+@pytest.mark.longer
 @example(result=ToolErr("not_found", "\ud800" * 500), max_bytes=300)
 @example(result=ToolOk({"lone": "\udfff 습관"}), max_bytes=300)
 @given(result=RESULTS, max_bytes=st.integers(MIN_RESULT_BYTES, 4096))

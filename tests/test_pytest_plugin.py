@@ -182,6 +182,7 @@ def test_plugin_page(name: str, project: Path, run_pytest: RunPytest) -> None:
     check_page(name, page_of(output, project))
 
 
+@pytest.mark.longer
 def test_plugin_names_a_missing_extra_once_as_invalid_use(
     project: Path, run_pytest: RunPytest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -605,6 +606,7 @@ def test_plugin_refuses_one_run_of_two_toolsets(project: Path, run_pytest: RunPy
     assert "Run them separately" in output
 
 
+@pytest.mark.longer
 def test_plugin_takes_one_file_named_in_two_ways_as_one(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -669,6 +671,7 @@ def test_plugin_says_in_one_sentence_that_a_run_folder_is_in_use(
     assert "Traceback" not in output
 
 
+@pytest.mark.longer
 def test_plugin_holds_the_run_folder_while_it_writes(project: Path, run_pytest: RunPytest) -> None:
     (project / "test_shop.py").write_text(
         "import pytest\nfrom filelock import FileLock, Timeout\n\n"
@@ -690,6 +693,7 @@ def test_plugin_says_in_one_sentence_that_a_run_folder_cannot_be_written(
     assert "Traceback" not in output
 
 
+@pytest.mark.longer
 def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(
     project: Path, run_pytest: RunPytest
 ) -> None:
@@ -720,6 +724,7 @@ def test_plugin_takes_the_project_file_where_no_option_is_given(
     assert len(output.splitlines()) < LONGEST_PAGE
 
 
+@pytest.mark.longer
 def test_plugin_runs_the_project_of_init(pytester: pytest.Pytester, run_pytest: RunPytest) -> None:
     for name in ("lhkit.toml", "pytest.ini"):
         shutil.copy(PROJECT / name, pytester.path)

@@ -544,6 +544,7 @@ REPLIES = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @given(
     replies=st.lists(REPLIES, max_size=8),

@@ -121,6 +121,7 @@ async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
     assert not any(name in output for name in ("vllm ", "torch", "transformers", "float"))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("installed", "environment", "runtime", "checked", "is_advised"),
     [

@@ -103,6 +103,7 @@ def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
     return replace(record, score=replace(record.score, violations=(violation,)))
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize(
     ("options", "sentence"),

@@ -337,6 +337,7 @@ def write_run(folder: Path, text: str) -> Path:
     return folder
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("now", "options", "code", "text"),

@@ -69,6 +69,7 @@ def test_help_names_all_locales(command: str) -> None:
     assert set(available_locales()) <= words
 
 
+@pytest.mark.longer
 def test_help_names_all_dialects() -> None:
     for command in ("eval", "chat", "doctor"):
         words = set(re.findall(r"\w+", helped(command)))

@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from lhkit.cli.accept import AcceptOptions
@@ -42,6 +43,7 @@ def taken(line: str) -> Any:
     return options
 
 
+@pytest.mark.longer
 @check_rows(
     ("line", "options"),
     [

@@ -11,6 +11,8 @@ from lhkit.harness.running.measured import measured_by_locale
 from lhkit.settings import Settings
 from tests.cli.conftest import Run as RunCommand
 
+pytestmark = pytest.mark.longer
+
 TOOLS = '''
 from lhkit import ToolRegistry
 

@@ -133,6 +133,7 @@ def test_json_output_contains_no_line_about_the_project(run: Run) -> None:
     assert err.startswith("lhkit.toml: ")
 
 
+@pytest.mark.longer
 def test_rescore_takes_the_project(project: Path, run: Run) -> None:
     assert run("eval", "--model", "gold", "--name", "a")[0] == 0
     code, out, _ = run("rescore", "runs/a")
@@ -179,6 +180,7 @@ def test_project_is_found_from_a_folder_below_it(
     assert last.startswith("3 scenarios read")
 
 
+@pytest.mark.longer
 def test_project_of_the_named_scenarios_is_taken_from_elsewhere(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,6 +327,7 @@ def test_variable_wins_over_the_project(project: Path, monkeypatch: pytest.Monke
     assert "base_url" not in values
 
 
+@pytest.mark.longer
 def test_locale_of_the_project_wins_over_that_of_the_machine(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,6 +432,7 @@ def test_language_lines_count_scenarios_of_other_languages(
     assert text is None or text in lines[0]
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("project")
 def test_eval_says_which_options_a_script_ignores(run: Run) -> None:
     code, out, _ = run("eval", "--model", "gold", "--dialect", "gemma4", "--dtype", "float32")
@@ -437,6 +441,7 @@ def test_eval_says_which_options_a_script_ignores(run: Run) -> None:
     assert "no effect" not in run("eval", "--model", "gold")[1]
 
 
+@pytest.mark.longer
 def test_run_folder_of_a_server_is_named_by_its_address(project: Path, run: Run) -> None:
     (project / "lhkit.toml").write_text(f'{TOOLSET}\nbase_url = "{ADDRESS}"')
     assert run("eval")[0] == 3

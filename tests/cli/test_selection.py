@@ -196,6 +196,7 @@ async def test_selection_in_lint_and_mutate(
     assert survivors <= {*expected.split()}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("options", "message"),
     [

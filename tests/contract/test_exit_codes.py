@@ -28,6 +28,7 @@ def scenario(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("options", "code"),
     [

@@ -59,6 +59,7 @@ PIECES = {
 }
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.data())
 def test_hostile_text_keeps_the_invariants(name: str, data: st.DataObject) -> None:
@@ -133,6 +134,7 @@ def test_a_long_text_of_the_same_is_read_in_linear_time(dialect: str) -> None:
     assert slow == []
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("unit", ["[", "```", "<tool_call>"])
 def test_parse_many_marks_before_many_calls_in_linear_time(unit: str) -> None:
     few, many = (

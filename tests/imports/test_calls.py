@@ -474,6 +474,7 @@ def arrow_rows() -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("kind", ["parquet", "text", "saved", "repository"])
 async def test_import_calls_reads_tables_and_folders(
     kind: str, import_rows: Any, tmp_path: Path

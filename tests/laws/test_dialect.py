@@ -363,6 +363,7 @@ PLAIN_ARGS = st.dictionaries(
 damaged call is recognisable."""
 
 
+@pytest.mark.longer
 @each_dialect
 @given(data=st.data(), args=PLAIN_ARGS, other=ARGS, sizes=SIZES)
 def test_parse_ends_a_damaged_call_at_the_next(

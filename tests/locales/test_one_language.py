@@ -106,6 +106,7 @@ def test_messages_of_the_code_have_a_korean_text() -> None:
     assert unread - {*map(line_of, missing)} == set(), "other_texts.txt lists what is gone"
 
 
+@pytest.mark.longer
 def test_korean_texts_belong_to_messages_of_the_code() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     words = re.sub(r'"\s*\n\s*f?"', "", source)
@@ -264,6 +265,7 @@ def test_messages_are_whole_after_a_place() -> None:
     assert wrong == {}
 
 
+@pytest.mark.longer
 def test_translate_is_quick_on_long_messages() -> None:
     long = "a: b. c; " * 5_000
     assert load_catalog("ko").translate(long) == long

@@ -96,6 +96,7 @@ async def test_serving_question_has_the_fields_that_the_schema_means() -> None:
     }
 
 
+@pytest.mark.longer
 @check_rows(
     ("edit", "changed"),
     [
@@ -166,6 +167,7 @@ async def test_serving_error_names_what_is_expected_and_no_library(
     assert schema == questions[0][1]
 
 
+@pytest.mark.longer
 @check_rows("locale", ["en", "ko"])
 @check_rows("name", ["plain", "args", "args.", "args.Plain", "quantity\u202e", "Run"])
 async def test_serving_asks_again_after_an_answer_for_no_field_of_the_question(

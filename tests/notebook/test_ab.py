@@ -137,6 +137,7 @@ async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_pat
     assert {each["model"] for each in bare.manifest.models} == {"bare"}
 
 
+@pytest.mark.longer
 async def test_ab_vote_is_stored_by_model_not_by_side(make_ab: MakeAB, tmp_path: Path) -> None:
     orders = iter([False, True, False])
     panel = make_ab([say("hi")] * 2, [say("hi")] * 2, draw=lambda: next(orders))
@@ -195,6 +196,7 @@ async def test_ab_reveals_models_only_after_vote(
         panel.vote("right")
 
 
+@pytest.mark.longer
 async def test_ab_can_vote_on_a_turn_over_the_limit(make_ab: MakeAB, tmp_path: Path) -> None:
     endless = [call("look", a=number) for number in range(9)]
     panel = make_ab(endless, [say("hi")])

@@ -132,6 +132,7 @@ async def test_decisions_stay_when_the_review_is_opened_again(file: Path) -> Non
         again.decide("perhaps")
 
 
+@pytest.mark.longer
 async def test_a_kill_between_suite_and_decision_adds_no_scenario_twice(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ async def test_a_kill_between_suite_and_decision_adds_no_scenario_twice(
     assert len(read_drafts(file).open) == 2
 
 
+@pytest.mark.longer
 async def test_yes_keeps_what_the_suite_has(file: Path, tmp_path: Path) -> None:
     suite = tmp_path / "mine.yaml"
     before = "# mine\r\n- id: hello\r\n  turns:\n    - user: hi  # politely"
@@ -169,6 +171,7 @@ async def test_yes_keeps_what_the_suite_has(file: Path, tmp_path: Path) -> None:
     assert len(read_drafts(file).decisions) == 1
 
 
+@pytest.mark.longer
 async def test_edit_shows_why_a_call_is_refused(file: Path) -> None:
     review = DraftReview(file, toolset=PANTRY, locale="en")
     press(review, "decide", "edit")
@@ -191,6 +194,7 @@ async def test_edit_shows_why_a_call_is_refused(file: Path) -> None:
     assert not read_drafts(file).decisions
 
 
+@pytest.mark.longer
 async def test_edit_needs_the_tools_of_the_chats(file: Path) -> None:
     review = DraftReview(file, locale="en")
     press(review, "decide", "edit")
@@ -229,6 +233,7 @@ async def test_draft_review_shows_the_messages_of_a_deleted_chat(file: Path) -> 
     assert ASK in html
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("locale", ["ko", "en"])
 async def test_draft_review_escapes_html(tmp_path: Path, locale: str) -> None:
     chats, file = tmp_path / "chats", tmp_path / "drafts.jsonl"

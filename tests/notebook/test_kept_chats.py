@@ -277,6 +277,7 @@ async def test_chats_commands_list_show_and_export(
     assert '"name":"write"' in out.read_text(encoding="utf-8")
 
 
+@pytest.mark.longer
 async def test_chats_forget_deletes_only_the_named_chat(
     make_panel: MakePanel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -350,6 +350,7 @@ async def test_review_accept_adds_right_arguments(
     assert scenario.ac == "chat"  # as in the scenario of the sample
 
 
+@pytest.mark.longer
 async def test_review_agreement_lists_disagreements(chats: Path) -> None:
     kim, lee = (Review(chats, reviewer=name, locale="en") for name in ("kim", "lee"))
     judge_all(kim)

@@ -74,6 +74,7 @@ async def test_to_scenario_passes_with_the_reference(
     assert [turn.user for turn in scenario.turns] == [words for words, _ in turns]
 
 
+@pytest.mark.longer
 async def test_to_scenario_keeps_the_initial_state(settings: Settings, tmp_path: Path) -> None:
     path = tmp_path / "habits.sqlite3"
     await demo_panel(path, pace_s=0, settings=settings).send(ADD, answers=[True])

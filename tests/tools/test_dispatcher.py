@@ -499,6 +499,7 @@ PROPERTIES = {
 LIKELY = st.sampled_from(["a", "가나", "", "zzzz", 1, 1.0, 0.5, -2, 5, True, None, [True], [1], {}])
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 @given(
     args=st.dictionaries(st.sampled_from([*PROPERTIES, "other"]), LIKELY | JSON_VALUES),

@@ -86,6 +86,7 @@ async def test_mutate_phone_alters_times_days_and_people(
     assert wrong in changes(report, scenario, "alter_argument")[place]
 
 
+@pytest.mark.longer
 async def test_mutate_phone_extra_write_with_and_without_optional_arguments(
     report: MutationReport,
 ) -> None:
@@ -93,6 +94,7 @@ async def test_mutate_phone_extra_write_with_and_without_optional_arguments(
     assert places == {"0.set_alarm", "0.set_alarm-"}
 
 
+@pytest.mark.longer
 async def test_mutate_phone_reports_untried_mistakes() -> None:
     odd = r"^(?=.*[A-Z])(?=.*\d)[A-Z\d]{6}(?<!0)$"
     bare = [

@@ -121,6 +121,7 @@ async def test_suggest_takes_an_edit_as_the_right_answer(folder: Path, file: Pat
     assert await fails_again(draft, Said("hello", [say("Hi!")]), EDITED)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("answer", "kind"), [({"anchor_after_what": "dinner"}, "edit"), (Reject("no"), "rejection")]
 )
@@ -181,6 +182,7 @@ async def test_suggest_expects_the_call_approved_after_a_rejection(
     assert await fails_again(draft, both)
 
 
+@pytest.mark.longer
 async def test_suggest_finds_replies_that_contradict_the_data(folder: Path, file: Path) -> None:
     await record(folder, CLAIMED)
     await record(folder, DENIED, number=1)
@@ -257,6 +259,7 @@ async def test_suggest_passes_over_what_is_no_mistake(turns: list[Said], folder:
     assert [*candidates(chat)] == []
 
 
+@pytest.mark.longer
 async def test_suggest_reads_korean(folder: Path, file: Path) -> None:
     ask = "두부 2개 냉장실에 넣어 줘"
     await record(
@@ -283,6 +286,7 @@ async def test_suggest_reads_korean(folder: Path, file: Path) -> None:
     assert "다시 부탁했습니다" in next(finding_lines(drafts[0].findings, korean))
 
 
+@pytest.mark.longer
 async def test_suggest_names_near_duplicates_in_one_draft(folder: Path, file: Path) -> None:
     first = await record(folder, EDITED)
     second = await record(
@@ -302,6 +306,7 @@ async def test_suggest_names_near_duplicates_in_one_draft(folder: Path, file: Pa
     assert [source.chat for source in sources] == [first, second]
 
 
+@pytest.mark.longer
 async def test_suggest_again_adds_only_what_is_new_and_keeps_decisions(
     folder: Path, file: Path
 ) -> None:
@@ -399,6 +404,7 @@ async def test_suggest_names_the_line_that_is_no_draft(
     assert draft.id in content(file).decode()
 
 
+@pytest.mark.longer
 async def test_suggest_names_turns_whose_tools_are_missing(folder: Path, file: Path) -> None:
     class Smaller:
         name = "PantryToolset"

@@ -168,6 +168,7 @@ def test_halves_data_has_seed_scenarios_and_outcome() -> None:
     assert row["passed"]["b"] == {"choosing": 30, "reporting": 30}
 
 
+@pytest.mark.longer
 def test_equal_arms_are_rarely_called_better() -> None:
     """`evals/benchmarks/wording.py` has the figures."""
     rng = random.Random(0)

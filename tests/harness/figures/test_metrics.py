@@ -361,6 +361,7 @@ def test_confusion_matrix_counts_every_call_once(scores: list[TurnScore]) -> Non
     assert sum(n for (due, called), n in cells.items() if due and due == called) >= counts.chosen
 
 
+@pytest.mark.longer
 @given(st.lists(st.sampled_from(["a", "b"]), min_size=1))
 def test_selection_f1_of_a_correct_trace_is_1(tools: list[str]) -> None:
     counts = count_selection([score(*(pair(tool, argument()) for tool in tools))])

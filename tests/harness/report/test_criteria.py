@@ -76,6 +76,7 @@ def rendered(run: Run, catalog: Any) -> dict[str, str]:
     }
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("korean")
 async def test_reports_show_the_texts_of_the_toolset_in_both_languages(tmp_path: Path) -> None:
     run = await run_shop("read", "buy", texts=TEXTS, folder=tmp_path / "run")

@@ -529,6 +529,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
 CHANGES = [(part, mutate) for part, each in MUTATIONS.items() for mutate in each]
 
 
+@pytest.mark.longer
 @given(st.sampled_from(CHANGES), st.integers(0, 400), LETTERS)
 async def test_policy_does_not_apply_if_one_letter_differs(
     change: tuple[str, Mutation], at: int, letter: str

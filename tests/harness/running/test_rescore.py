@@ -193,6 +193,7 @@ async def test_write_rescored_replaces_only_rescored_folder(
     assert Run.load(tmp_path / "old") == run
 
 
+@pytest.mark.longer
 async def test_rescore_names_invalid_world(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES))
     with pytest.raises(UsageError, match="unknown tables"):

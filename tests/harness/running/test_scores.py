@@ -107,6 +107,7 @@ async def test_scores_are_computed_and_a_failed_check_fails_its_sample(
     assert "it is the first" in sample._repr_html_()
 
 
+@pytest.mark.longer
 async def test_replay_computes_nothing_twice_and_only_what_changed(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -317,6 +318,7 @@ async def test_score_returns_values_or_fails_alone(scored_run: Run) -> None:
     assert "a check returned the number 0" in result.error
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("function", "error"),
     [

@@ -105,6 +105,7 @@ async def test_run_stops_when_it_is_decided_and_records_that(
     assert (comparison.outcome, comparison.is_better) == ("better", True)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("before", "answer", "margin", "outcome", "played"),
     [
@@ -137,6 +138,7 @@ async def test_outcomes_of_a_run_that_may_stop(
         assert compare(rule.baseline, run, margin=margin) == comparison  # it says that it stopped
 
 
+@pytest.mark.longer
 async def test_stopped_run_is_continued_to_an_ordinary_whole_run(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -169,6 +171,7 @@ async def test_run_that_may_stop_is_a_part_already_while_it_runs(
     assert (parts[0].taken, parts[0].stopped.decision) == (0, 0)
 
 
+@pytest.mark.longer
 async def test_run_that_may_stop_replaces_no_whole_run(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -186,6 +189,7 @@ async def test_run_that_may_stop_replaces_no_whole_run(
     assert compare(rule.baseline, kept, order_seed=0).outcome == "better"
 
 
+@pytest.mark.longer
 async def test_invalid_samples_of_a_whole_run_are_retried(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -331,6 +335,7 @@ def finish(
     return stopping.looked, stopping.direction
 
 
+@pytest.mark.longer
 def test_order_in_which_samples_end_does_not_change_the_decision(load: Load, toolset: Any) -> None:
     """Also if those that pass are the fastest: the first six would look much better."""
     before = baseline({name: PASS if n % 3 else FAIL for n, name in enumerate(NAMES)}, repeats=2)
@@ -433,6 +438,7 @@ async def test_runs_in_different_random_orders_cannot_be_compared_together(
         compare_arms([("before", baseline()), ("one", one), ("other", other)])
 
 
+@pytest.mark.longer
 async def test_history_leaves_stopped_runs_out_and_counts_them(
     play: Play, load: Load, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ async def test_variants_do_not_change_the_hash_of_a_scenario(load: Load) -> None
     assert len({scenario_hash(wording) for wording in load(NOTES)[0].wordings()}) == 3
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("stored", [0, 1, 3, 7])
 async def test_variants_resume_after_a_kill(
     play: Play, load: Load, tmp_path: Path, stored: int

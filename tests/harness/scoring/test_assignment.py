@@ -88,6 +88,7 @@ def test_assign_is_as_cheap_as_brute_force(problem: Problem) -> None:
     )
 
 
+@pytest.mark.longer
 @given(problems(most=FEW + 2))
 @settings(deadline=None, max_examples=50)
 def test_assign_with_scipy_is_as_cheap_as_dynamic_programming(problem: Problem) -> None:

@@ -3,6 +3,7 @@
 import unicodedata
 from datetime import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,6 +116,7 @@ def test_find_times_reads_every_minute(at: time, word: bool) -> None:
     assert read(f"내일 {words}에", "ko") == [f"{words} = {at:%H:%M}"]
 
 
+@pytest.mark.longer
 @given(text=st.text(max_size=60), locale=st.sampled_from(LOCALES))
 def test_find_times_never_raises(text: str, locale: str) -> None:
     assert all(mention.text in text for mention in find_times(text, locale))

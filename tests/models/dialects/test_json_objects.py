@@ -119,6 +119,7 @@ SEVERAL = {
 }
 
 
+@pytest.mark.longer
 @check_rows(("value", "names"), SEVERAL.values(), ids=SEVERAL)
 def test_calls_in_wrappers_keep_their_order(value: Any, names: list[str]) -> None:
     result = parse(json.dumps(value))

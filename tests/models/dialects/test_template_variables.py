@@ -102,6 +102,7 @@ def test_variables_of_gemma4_give_the_built_in_prompt(name: str, instructions: s
         assert gemma4(messages, tools, instructions) == ours
 
 
+@pytest.mark.longer
 @check_rows("locale", ["ko", "en"])
 @check_rows("reference", ["life-helper", f"{ROOT}/evals/pantry/pantry.py:toolset"])
 def test_variables_of_toolset_give_the_built_in_prompt(reference: str, locale: str) -> None:
@@ -164,6 +165,7 @@ def test_variables_and_oracle_agree_in_every_revision(name: str, revision: str) 
     )
 
 
+@pytest.mark.longer
 @check_rows("revision", REVISIONS[1:])
 def test_variables_close_the_turn_of_an_unanswered_result_in_older_revisions(revision: str) -> None:
     messages = CONVERSATIONS["a result and a question"]
