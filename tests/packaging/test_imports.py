@@ -103,7 +103,9 @@ def test_cli_eval_with_gold_loads_no_heavy_library(tmp_path: Path) -> None:
     file = tmp_path / "one.yaml"
     file.write_text(SCENARIO, encoding="utf-8")
     args = ("eval", str(file), "--model", "gold", "--runs-dir", str(tmp_path / "runs"))
-    assert loaded_by(COMMAND, *args, folder=tmp_path).isdisjoint({*HEAVY, SLOW})
+    loaded = loaded_by(COMMAND, *args, folder=tmp_path)
+    assert loaded.isdisjoint({*HEAVY, SLOW, "lhkit.lifehelper.dates.english"})
+    assert "lhkit.lifehelper.dates.korean" in loaded  # of a Korean scenario
 
 
 OTHER_TOOLS = """
