@@ -86,15 +86,13 @@ class Shelf:
         """Do nothing."""
 
 
-async def lines(
-    session: Any, *answers: Any, args: Mapping[str, Any] | None = None, is_watched: bool = True
-) -> list[str]:
+async def lines(session: Any, *answers: Any, args: Mapping[str, Any] | None = None) -> list[str]:
     """Return the English lines of truth of a turn with one call."""
     chat = ChatController(
         model=ScriptedModel([call("add_book", **(args or {"id": "emma"})), say(".")]),
         dispatcher=ToolDispatcher(session.registry),
         confirm=ScriptedGate(list(answers or [True])),
-        watch=watch_state(session) if is_watched else None,
+        watch=watch_state(session),
     )
     await chat.user_turn("go")
     return truth_line(chat.state.transcript.calls_of_this_turn, ENGLISH).split("\n")
@@ -204,10 +202,6 @@ async def test_truth_line_of_a_call_that_may_still_write_is_not_that_nothing_cha
         state = staticmethod(session.state)
 
     assert await lines(Late()) == ["Failed, may have changed something: add_book · emma"]
-
-
-async def test_truth_line_without_a_watch_does_not_say_that_nothing_changed() -> None:
-    assert await lines(Shelf(writes=False), is_watched=False) == ["Ran: add_book · emma"]
 
 
 OUTCOMES = st.one_of(
