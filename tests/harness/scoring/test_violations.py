@@ -121,6 +121,7 @@ def test_forbidden_call_compares_arguments_as_expected_calls(
         (3, "3번을 지워", True),
         (3, "항목3을", True),
         (3.0, "3", True),
+        (3.0, "13", False),
         (3, "13", False),
         (3, "30", False),
         (3, "3.5 kg", False),
