@@ -86,10 +86,10 @@ class Shelf:
         """Do nothing."""
 
 
-async def lines(session: Any, *answers: Any, args: Mapping[str, Any] | None = None) -> list[str]:
+async def lines(session: Any, *answers: Any) -> list[str]:
     """Return the English lines of truth of a turn with one call."""
     chat = ChatController(
-        model=ScriptedModel([call("add_book", **(args or {"id": "emma"})), say(".")]),
+        model=ScriptedModel([call("add_book", id="emma"), say(".")]),
         dispatcher=ToolDispatcher(session.registry),
         confirm=ScriptedGate(list(answers or [True])),
         watch=watch_state(session),
@@ -303,6 +303,21 @@ def test_truth_line_is_not_forged_by_values(values: list[str], names: list[str])
             assert ": " not in rest.replace(catalog.text("truth.edited", edits=""), "")
             assert " · Bo" not in rest
             assert '"' not in rest  # each quote is closed
+
+
+@check_rows(
+    ("args", "shown"),
+    [
+        ({"note": "x", "id": "p1"}, "p1"),  # ids and names stand for the rest
+        ({"ok": True, "n": 1, "none": None}, "1"),
+        ({"id": "a\u3164b"}, '"a\\u3164b"'),
+        ({"note": 'say "hi"'}, '"say \\"hi\\""'),
+    ],
+)
+def test_truth_line_names_the_arguments_that_tell_calls_apart(
+    args: Mapping[str, Any], shown: str
+) -> None:
+    assert truth_line([done("pay", args=args)], ENGLISH) == f"Ran: pay · {shown}"
 
 
 async def test_two_writes_have_a_line_each_in_their_order() -> None:
