@@ -337,6 +337,12 @@ def test_edited_argument_is_the_value_that_the_schema_means(
             "a day such as 2026-11-25",
             "2026-11-25 같은 날짜",
         ),
+        (
+            {"type": "string", "format": "date-time"},
+            "2026-11-25",
+            "a time such as 2026-11-25T09:30:00",
+            "2026-11-25T09:30:00 같은 시각",
+        ),
         ({"type": "number", "exclusiveMaximum": 5}, "5", "a number, below 5", "숫자, 5 미만"),
         (
             {"type": "number", "multipleOf": 0.5},

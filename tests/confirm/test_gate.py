@@ -84,9 +84,11 @@ async def test_terminal_gate_escapes_invisible_characters() -> None:
     async def nothing() -> bool:
         return False
 
-    gate = TerminalGate(read, shown.append, forget=nothing)
+    catalog = load_catalog("en")
+    gate = TerminalGate(read, shown.append, catalog, forget=nothing)
     await gate.confirm(request)
     await gate.fill_in(request, form)
     text = "".join([*shown, *prompts])
     assert text.count("bo\\u200db\\u3164\\xa0\\u2800\\U000e0100\\u202e\\x9b") == 9
     assert not set(text) & set(hidden) - set("bo")
+    assert catalog.text("form.secret") not in text
