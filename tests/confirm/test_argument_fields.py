@@ -284,6 +284,8 @@ def edit(schema: Mapping[str, Any], args: Mapping[str, Any], typed: str | None) 
         ({"type": "integer", "exclusiveMinimum": 0, "maximum": 9}, "9", 9),
         ({"type": ["integer", "null"]}, "", "(left out)"),
         ({"type": ["array", "null"]}, "null", None),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, '{"a": 1}', {"a": 1}),
+        ({"$ref": "#/$defs/Tree"}, '{"v": 1, "kids": [{"v": 2}]}', {"v": 1, "kids": [{"v": 2}]}),
         ({"type": ["string", "integer"]}, "7", 7),
         ({"type": ["string", "integer"]}, '"7"', "7"),
         ({"type": ["string", "integer"]}, "seven", "seven"),
