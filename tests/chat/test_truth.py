@@ -311,6 +311,7 @@ def test_truth_line_is_not_forged_by_values(values: list[str], names: list[str])
         ({"note": "x", "id": "p1"}, "p1"),  # ids and names stand for the rest
         ({"ok": True, "n": 1, "none": None}, "1"),
         ({"id": "a\u3164b"}, '"a\\u3164b"'),
+        ({"note": "x" * 41}, f'"{"x" * 39}…"'),
         ({"note": "a\nb"}, '"a\\nb"'),
         ({"note": 'say "hi"'}, '"say \\"hi\\""'),
     ],

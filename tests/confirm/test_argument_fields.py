@@ -367,7 +367,7 @@ def test_edited_argument_is_the_value_that_the_schema_means(
         ),
         (
             {"type": "array", "items": STATUS},
-            '["new"]',
+            '["open", "new"]',
             'a JSON list (each item: one of "open", "closed")',
             'JSON 목록 (항목마다 "open", "closed" 중 하나)',
         ),

@@ -69,6 +69,23 @@ async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
 
 
 @pytest.mark.anyio
+async def test_terminal_gate_discards_what_was_typed_before_the_card_was_shown() -> None:
+    log: list[str] = []
+
+    async def read(_prompt: str) -> str:
+        log.append("read")
+        return "y"
+
+    async def forget() -> bool:
+        log.append("forget")
+        return False
+
+    gate = TerminalGate(read, lambda _text: log.append("show"), forget=forget)
+    assert isinstance(await gate.confirm(REQUEST), Approve)
+    assert log == ["show", "show", "forget", "read"]
+
+
+@pytest.mark.anyio
 async def test_terminal_gate_escapes_invisible_characters() -> None:
     hidden = "bo\u200db\u3164\xa0\u2800\U000e0100\u202e\x9b"
     request = ConfirmRequest(tool=hidden, description=hidden, args={}, summary=hidden)
