@@ -20,7 +20,6 @@ from lhkit.chat.step import (
     is_same_call,
     next_step,
 )
-from lhkit.conversation.events import EndReason
 from lhkit.conversation.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
 from lhkit.conversation.responses import Finished
 from lhkit.conversation.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
@@ -46,21 +45,6 @@ def plans(response: Finished, transcript: Transcript = ASKED) -> list[type]:
     return [type(plan) for plan in step.plans]
 
 
-def test_step_calls_the_model_after_a_user_message() -> None:
-    assert next_step(ASKED, LIMITS) == CallModel(turn=1)
-
-
-def test_step_finishes_after_a_text() -> None:
-    answered = ASKED.model_called().answered(Finished(reason="stop", text="네"))
-    assert next_step(answered, LIMITS) == Finish(reason=EndReason.ANSWERED)
-
-
-def test_step_asks_only_the_first_destructive_call_of_a_message() -> None:
-    assert plans(called("read", "write", "read", "write", "write")) == [
-        Dispatch, Dispatch, Dispatch, SkipUnasked, SkipUnasked,
-    ]  # fmt: skip
-
-
 def test_step_remembers_the_destructive_call_of_a_partly_completed_message() -> None:
     transcript = ASKED.model_called().answered(called("write", "write"))
     first = transcript.pending[0]
@@ -69,31 +53,12 @@ def test_step_remembers_the_destructive_call_of_a_partly_completed_message() -> 
     assert [type(plan) for plan in step.plans] == [SkipUnasked]
 
 
-def test_step_asks_once_for_each_message() -> None:
-    transcript = ASKED.model_called().answered(called("write"))
-    answered = transcript.completed(with_result(transcript.pending[0]))
-    later = Finished(reason="stop", calls=(ToolCall(name="write", args={"other": 1}),))
-    assert plans(later, answered) == [Dispatch]
-
-
-def test_step_answers_a_repeated_call_within_one_message() -> None:
-    same = ToolCall(name="read", args={"a": 1})
-    other = ToolCall(name="read", args={"a": 2})
-    assert plans(Finished(reason="stop", calls=(same, same, other, same))) == [
-        Dispatch, AnswerRepeated, Dispatch, Dispatch,
-    ]  # fmt: skip
-
-
 def test_step_runs_the_same_call_in_the_next_user_turn() -> None:
     same = Finished(reason="stop", calls=(ToolCall(name="read", args={}),))
     first = ASKED.model_called().answered(same)
     answered = first.completed(with_result(first.pending[0]))
     assert plans(same, answered) == [AnswerRepeated]
     assert plans(same, answered.started(UserMessage(text="다시"))) == [Dispatch]
-
-
-def test_step_answers_a_truncated_call() -> None:
-    assert plans(called("read", fragment='{"name": "write"')) == [Dispatch, AnswerTruncated]
 
 
 @check_rows(
@@ -257,14 +222,3 @@ def test_step_compares_only_with_the_last_dispatched_call(
                 previous = name
                 asked += is_write
         assert asked <= 1
-
-
-@given(st.permutations("abcd"))
-def test_step_lets_a_repeated_message_complete_every_write(order: list[str]) -> None:
-    done: list[str] = []
-    messages: list[str] = []
-    for _ in order:
-        messages.append("".join(name for name in order if name not in done))
-        plans_of_all = [plan for message in proposed(*messages) for plan in message]
-        done = [name for name, kind in plans_of_all if kind is Dispatch]
-    assert done == order

@@ -86,15 +86,13 @@ class Shelf:
         """Do nothing."""
 
 
-async def lines(
-    session: Any, *answers: Any, args: Mapping[str, Any] | None = None, is_watched: bool = True
-) -> list[str]:
+async def lines(session: Any, *answers: Any) -> list[str]:
     """Return the English lines of truth of a turn with one call."""
     chat = ChatController(
-        model=ScriptedModel([call("add_book", **(args or {"id": "emma"})), say(".")]),
+        model=ScriptedModel([call("add_book", id="emma"), say(".")]),
         dispatcher=ToolDispatcher(session.registry),
         confirm=ScriptedGate(list(answers or [True])),
-        watch=watch_state(session) if is_watched else None,
+        watch=watch_state(session),
     )
     await chat.user_turn("go")
     return truth_line(chat.state.transcript.calls_of_this_turn, ENGLISH).split("\n")
@@ -206,10 +204,6 @@ async def test_truth_line_of_a_call_that_may_still_write_is_not_that_nothing_cha
     assert await lines(Late()) == ["Failed, may have changed something: add_book · emma"]
 
 
-async def test_truth_line_without_a_watch_does_not_say_that_nothing_changed() -> None:
-    assert await lines(Shelf(writes=False), is_watched=False) == ["Ran: add_book · emma"]
-
-
 OUTCOMES = st.one_of(
     st.none(),
     st.builds(ToolOk, st.just({}), st.none(), st.sampled_from([None, True])),
@@ -309,6 +303,23 @@ def test_truth_line_is_not_forged_by_values(values: list[str], names: list[str])
             assert ": " not in rest.replace(catalog.text("truth.edited", edits=""), "")
             assert " · Bo" not in rest
             assert '"' not in rest  # each quote is closed
+
+
+@check_rows(
+    ("args", "shown"),
+    [
+        ({"note": "x", "id": "p1"}, "p1"),  # ids and names stand for the rest
+        ({"ok": True, "n": 1, "none": None}, "1"),
+        ({"id": "a\u3164b"}, '"a\\u3164b"'),
+        ({"note": "x" * 41}, f'"{"x" * 39}…"'),
+        ({"note": "a\nb"}, '"a\\nb"'),
+        ({"note": 'say "hi"'}, '"say \\"hi\\""'),
+    ],
+)
+def test_truth_line_names_the_arguments_that_tell_calls_apart(
+    args: Mapping[str, Any], shown: str
+) -> None:
+    assert truth_line([done("pay", args=args)], ENGLISH) == f"Ran: pay · {shown}"
 
 
 async def test_two_writes_have_a_line_each_in_their_order() -> None:

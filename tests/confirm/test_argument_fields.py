@@ -281,8 +281,11 @@ def edit(schema: Mapping[str, Any], args: Mapping[str, Any], typed: str | None) 
         ({"type": ["string", "null"], "format": "date"}, "null", None),
         ({"type": ["integer", "null"]}, "null", None),
         ({"type": ["integer", "null"]}, "7", 7),
+        ({"type": "integer", "exclusiveMinimum": 0, "maximum": 9}, "9", 9),
         ({"type": ["integer", "null"]}, "", "(left out)"),
         ({"type": ["array", "null"]}, "null", None),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, '{"a": 1}', {"a": 1}),
+        ({"$ref": "#/$defs/Tree"}, '{"v": 1, "kids": [{"v": 2}]}', {"v": 1, "kids": [{"v": 2}]}),
         ({"type": ["string", "integer"]}, "7", 7),
         ({"type": ["string", "integer"]}, '"7"', "7"),
         ({"type": ["string", "integer"]}, "seven", "seven"),
@@ -319,10 +322,28 @@ def test_edited_argument_is_the_value_that_the_schema_means(
         (STATUS, None, "one of open, closed", "open, closed 중 하나"),
         ({"const": "a"}, "b", "a", "a"),
         (
-            {"type": "integer", "exclusiveMinimum": 0},
+            {"type": "integer", "minimum": 1, "maximum": 4},
             "0",
-            "a whole number, above 0",
-            "정수, 0 초과",
+            "a whole number, at least 1, at most 4",
+            "정수, 1 이상, 4 이하",
+        ),
+        (
+            of_type(Annotated[int, Field(gt=0, le=9)])["properties"]["x"],
+            "0",
+            "a whole number, above 0, at most 9",
+            "정수, 0 초과, 9 이하",
+        ),
+        (
+            {"type": "string", "format": "date"},
+            "soon",
+            "a day such as 2026-11-25",
+            "2026-11-25 같은 날짜",
+        ),
+        (
+            {"type": "string", "format": "date-time"},
+            "2026-11-25",
+            "a time such as 2026-11-25T09:30:00",
+            "2026-11-25T09:30:00 같은 시각",
         ),
         ({"type": "number", "exclusiveMaximum": 5}, "5", "a number, below 5", "숫자, 5 미만"),
         (
@@ -346,7 +367,7 @@ def test_edited_argument_is_the_value_that_the_schema_means(
         ),
         (
             {"type": "array", "items": STATUS},
-            '["new"]',
+            '["open", "new"]',
             'a JSON list (each item: one of "open", "closed")',
             'JSON 목록 (항목마다 "open", "closed" 중 하나)',
         ),
@@ -472,9 +493,3 @@ def test_argument_fields_of_a_schema_that_branches_without_end() -> None:
     wide = {"type": "object", "properties": properties}
     schema = {**wide, "$defs": {"Wide": wide}}
     assert len(argument_fields(schema)) == 40
-
-
-def test_required_argument_of_a_python_type_is_bounded() -> None:
-    schema = of_type(Annotated[int, Field(gt=0, le=9)])
-    assert edit(schema, {}, "0") == ("Invalid value. Expected: a whole number, above 0, at most 9.")
-    assert edit(schema, {}, "9") == 9

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from lhkit.base.locales import load_catalog
 from lhkit.chat.truth import truth_line
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject
-from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, GuardedGate, ScriptedGate
+from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.conversation.messages import ToolCall, ToolCallMessage, ToolCallOutcome
 from lhkit.conversation.tool_results import ToolErr, ToolOk, ToolResult, result_to_dict
-from lhkit.testing import BrokenGate, echo_tool, object_schema
+from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from tests.hostile import AnswerGate
@@ -145,20 +145,6 @@ async def test_dispatch_runs_what_was_decided_and_reports_it(
     assert outcome.shown_args == outcome.run_args == (ran if is_edited else None)
     if is_edited:
         assert outcome.summary.count("2026-06-15") == ("day" in ran and ran["day"] == ARGS["day"])
-
-
-@pytest.mark.parametrize(
-    ("gate", "how"),
-    [
-        (GuardedGate(BrokenGate(RuntimeError())), "failed"),
-        (BrokenGate(TimeoutError()), "failed"),
-        (GuardedGate(BrokenGate(TimeoutError())), "failed"),
-    ],
-)
-async def test_dispatch_records_a_gate_that_raises_as_failed(gate: ConfirmGate, how: str) -> None:
-    outcome = await Bench().send(gate)
-    assert (outcome.gate, outcome.answer) == ("failed", how)
-    assert result_to_dict(outcome.result) == UNSURE
 
 
 async def test_dispatch_asks_a_person_again_after_an_invalid_edit() -> None:

@@ -14,7 +14,6 @@ from lhkit.confirm.form import (
     UnsupportedFormError,
     argument_form,
     edited_arguments,
-    expected,
     filled,
     parse_form,
 )
@@ -215,23 +214,6 @@ def test_form_detects_questions_for_secrets(text: str, is_secret: bool) -> None:
     forms = [parse_form(each, "", EN) for each in (*texts, schema(**{text: asked}))]
     forms.append(parse_form(schema(a=asked), text, EN))
     assert [each.is_secret for each in forms] == [is_secret] * 4
-
-
-def test_form_describes_fields_in_both_languages() -> None:
-    made = form(
-        "n",
-        "d",
-        n={"type": "integer", "minimum": 1, "maximum": 4},
-        d={"type": "string", "format": "date"},
-    )
-    assert [expected(each, EN) for each in made.fields] == [
-        "a whole number, at least 1, at most 4",
-        "a day such as 2026-11-25",
-    ]
-    assert [expected(each, KO) for each in made.fields] == [
-        "정수, 1 이상, 4 이하",
-        "2026-11-25 같은 날짜",
-    ]
 
 
 ARGUMENTS = {

@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,31 +13,9 @@ from tests.rows import check_rows
 REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary="물 한 잔")
 
 
-class WaitingGate:
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
+class EndlessGate:
     async def confirm(self, request: ConfirmRequest) -> bool:
-        self.asked.set()
-        return await self.answer
-
-
-@pytest.mark.anyio
-async def test_guarded_gate_denies_a_second_question_while_one_is_open() -> None:
-    inner = WaitingGate()
-    gate = GuardedGate(inner)
-    first = asyncio.create_task(gate.confirm(REQUEST))
-    await inner.asked.wait()
-    assert not await gate.confirm(REQUEST)
-    inner.answer.set_result(True)
-    assert await first == Approve()
-
-
-@pytest.mark.anyio
-async def test_guarded_gate_denies_after_the_timeout() -> None:
-    decision = await GuardedGate(WaitingGate(), timeout_s=0.01).confirm(REQUEST)
-    assert decision == Reject(how=QuestionOutcome.TIMED_OUT)
+        return await asyncio.get_running_loop().create_future()
 
 
 class LateGate:
@@ -54,8 +33,10 @@ class LateGate:
 
 
 @pytest.mark.anyio
-async def test_guarded_gate_ignores_a_yes_after_the_timeout() -> None:
-    assert not await GuardedGate(LateGate(), timeout_s=0.01).confirm(REQUEST)
+@check_rows("inner", [EndlessGate, LateGate])
+async def test_guarded_gate_denies_after_the_timeout(inner: Any) -> None:
+    decision = await GuardedGate(inner(), timeout_s=0.01).confirm(REQUEST)
+    assert decision == Reject(how=QuestionOutcome.TIMED_OUT)
 
 
 @pytest.mark.anyio
@@ -88,18 +69,20 @@ async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
 
 
 @pytest.mark.anyio
-@check_rows(
-    ("line", "expected"),
-    [
-        ("y", True), ("네", True), ("", False), ("n", False), ("수행", False),
-    ],
-)  # fmt: skip
-async def test_terminal_gate_takes_only_an_explicit_yes(line: str, expected: bool) -> None:
-    async def read(prompt: str) -> str:
-        assert "[y/N]" in prompt or line == "n"  # why not?
-        return line
+async def test_terminal_gate_discards_what_was_typed_before_the_card_was_shown() -> None:
+    log: list[str] = []
 
-    assert bool(await TerminalGate(read, lambda _text: None).confirm(REQUEST)) is expected
+    async def read(_prompt: str) -> str:
+        log.append("read")
+        return "y"
+
+    async def forget() -> bool:
+        log.append("forget")
+        return False
+
+    gate = TerminalGate(read, lambda _text: log.append("show"), forget=forget)
+    assert isinstance(await gate.confirm(REQUEST), Approve)
+    assert log == ["show", "show", "forget", "read"]
 
 
 @pytest.mark.anyio
@@ -118,9 +101,11 @@ async def test_terminal_gate_escapes_invisible_characters() -> None:
     async def nothing() -> bool:
         return False
 
-    gate = TerminalGate(read, shown.append, forget=nothing)
+    catalog = load_catalog("en")
+    gate = TerminalGate(read, shown.append, catalog, forget=nothing)
     await gate.confirm(request)
     await gate.fill_in(request, form)
     text = "".join([*shown, *prompts])
     assert text.count("bo\\u200db\\u3164\\xa0\\u2800\\U000e0100\\u202e\\x9b") == 9
     assert not set(text) & set(hidden) - set("bo")
+    assert catalog.text("form.secret") not in text

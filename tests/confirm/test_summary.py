@@ -17,10 +17,6 @@ def broken(args: Mapping[str, Any], catalog: Any) -> str:
     raise KeyError(args, catalog)
 
 
-def test_summary_uses_the_tools_own_text() -> None:
-    assert summarize(lambda args, _catalog: f"물 {args['cups']}잔", {"cups": 2}, KO) == "물 2잔"
-
-
 def test_summary_shows_arguments_as_json_by_default() -> None:
     shown = summarize(None, {"이름": "물", "n": 1}, KO)
     assert json.loads(shown) == {"이름": "물", "n": 1}

@@ -9,13 +9,14 @@ from lhkit.testing import echo_tool, object_schema
 from tests.rows import check_rows
 
 READ, WRITE = call("look", n=1), call("write", n=1)
-TWO_WRITES = lhkit.Reply(
-    calls=(lhkit.ToolCall(name="write", args={"n": 1}), lhkit.ToolCall(name="write", args={"n": 2}))
-)
-READ_AND_WRITE = lhkit.Reply(
-    calls=(lhkit.ToolCall(name="look", args={"n": 1}), lhkit.ToolCall(name="write", args={"n": 2}))
+MIXED = lhkit.Reply(
+    calls=tuple(
+        lhkit.ToolCall(name=name, args={"n": n})
+        for n, name in enumerate(["look", "write", "write", "look"])
+    )
 )
 CUT = lhkit.Reply(fragment='{"name":"look","param')
+CUT_AFTER_A_CALL = lhkit.Reply(calls=MIXED.calls[:1], fragment=CUT.fragment)
 
 
 def status(result: Any) -> str:
@@ -57,9 +58,13 @@ TABLE: list[tuple[list[lhkit.Reply], list[bool] | None, list[str], int]] = [
     ([WRITE, say("done")], [True], ["write:ok", "done"], 2),
     ([WRITE, say("done")], [False], ["write:cancelled", "done"], 2),
     ([WRITE, say("done")], None, ["write:cancelled", "done"], 2),
-    ([READ_AND_WRITE, say("done")], [True], ["look:ok", "write:ok", "done"], 2),
     # one question a message: the second write of a message is not asked
-    ([TWO_WRITES, say("done")], [True, True], ["write:ok", "write:cancelled", "done"], 2),
+    (
+        [MIXED, say("done")],
+        [True, True],
+        ["look:ok", "write:ok", "write:cancelled", "look:ok", "done"],
+        2,
+    ),
     # the same call again is answered without running it
     ([READ, READ, say("done")], None, ["look:ok", "look:repeated_call", "done"], 3),
     (
@@ -71,6 +76,7 @@ TABLE: list[tuple[list[lhkit.Reply], list[bool] | None, list[str], int]] = [
     ([READ, call("look", n=2), say("done")], None, ["look:ok", "look:ok", "done"], 3),
     ([call("nothing"), say("done")], None, ["nothing:unknown_tool", "done"], 2),
     ([CUT, say("done")], None, ["?:truncated_call", "done"], 2),
+    ([CUT_AFTER_A_CALL, say("done")], None, ["look:ok", "?:truncated_call", "done"], 2),
     # at most four requests for one message of the user
     (
         [call("look", n=n) for n in range(9)],
@@ -105,7 +111,7 @@ def test_failed_turn_can_be_retried_and_keeps_the_message_once() -> None:
     assert asyncio.run(run()) == (True, ["go", "hello"])
 
 
-def test_stopped_turn_finishes_a_started_write() -> None:
+def test_stopped_turn_finishes_a_started_write_and_cancels_the_rest() -> None:
     async def run() -> list[str]:
         started, ended = asyncio.Event(), []
 
@@ -116,15 +122,16 @@ def test_stopped_turn_finishes_a_started_write() -> None:
             return lhkit.ToolOk({})
 
         tool = echo_tool("write", is_destructive=True, handler=handler)
+        calls = lhkit.Reply(calls=(*call("write").calls, *call("look").calls))
         controller = lhkit.ChatController(
-            model=lhkit.ScriptedModel([call("write"), say("done")]),
-            dispatcher=lhkit.ToolDispatcher(lhkit.ToolRegistry([tool])),
+            model=lhkit.ScriptedModel([calls, say("done")]),
+            dispatcher=lhkit.ToolDispatcher(lhkit.ToolRegistry([tool, echo_tool("look")])),
             confirm=lhkit.ScriptedGate([True]),
         )
         turn = asyncio.create_task(controller.user_turn("go"))
         await started.wait()
         controller.stop()
         await turn
-        return ended + [status(m.result) for m in controller.state.transcript.messages[1:2]]
+        return ended + [status(m.result) for m in controller.state.transcript.messages[1:]]
 
-    assert asyncio.run(run()) == ["written", "ok"]
+    assert asyncio.run(run()) == ["written", "ok", "cancelled"]

@@ -28,7 +28,8 @@ def test_terminal_gate_takes_an_explicit_yes(line: str) -> None:
 
 
 @check_rows(
-    "line", ["", "n", "no", "yeah", "yy", "아니요", "ok", "1", "true", EOFError, KeyboardInterrupt]
+    "line",
+    ["", "n", "no", "yeah", "yy", "아니요", "수행", "ok", "1", "true", EOFError, KeyboardInterrupt],
 )
 def test_terminal_gate_takes_anything_else_for_a_no(line: Any) -> None:
     assert isinstance(asyncio.run(typed(line)), lhkit.Reject)

@@ -22,10 +22,10 @@ DATASETS = Path(__file__).parents[2] / "datasets"
 def test_prompt_of_life_helper_is_unchanged(
     lhkit_command: Lhkit, recorded: Recorded, dialect: str, locale: str
 ) -> None:
-    scenarios = lhkit.load_scenarios([DATASETS / "ac" / "dev"])
-    opened = next(each.id for each in scenarios if each.locale == locale and each.ac == "AC-4")
+    file = DATASETS / "ac" / "dev" / "ac04.yaml"
+    opened = next(each.id for each in lhkit.load_scenarios([file]) if each.locale == locale)
     code, printed = lhkit_command(
-        *("prompt", DATASETS / "ac" / "dev", "--scenario", opened, "--dialect", dialect, "--json")
+        *("prompt", file, "--scenario", opened, "--dialect", dialect, "--json")
     )
     assert code == 0
     prompt = json.loads(printed)["prompt"]

@@ -215,8 +215,10 @@ def test_parse_reads_any_valid_tool_name(dialect: Dialect, name: str, args: dict
 
 @pytest.mark.longer
 @each_dialect
-@pytest.mark.parametrize("separator", ["", "\n"])
-@given(calls=st.lists(st.tuples(NAMES, ARGS), min_size=2, max_size=4))
+@given(
+    separator=st.sampled_from(["", "\n"]),
+    calls=st.lists(st.tuples(NAMES, ARGS), min_size=2, max_size=4),
+)
 def test_parse_keeps_the_order_of_parallel_calls(
     dialect: Dialect, separator: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:

@@ -360,10 +360,11 @@ def test_judge_grows_at_most(shape: str) -> None:
 
 
 def searched(n: int) -> Work:
-    trajectory = Trajectory(turns=(turn(*map(write_call, range(n))),))
+    no = [write_call(i, GateOutcome.REJECTED, "cancelled") for i in range(n)]
+    trajectory = Trajectory(turns=(turn(*map(write_call, range(n))), turn(*no)))
     match = matching.match_calls([], [], schemas={})
     return lambda: rules.find_violations(
-        scripted({}), trajectory, [match], schemas={"write": SCHEMA}, today=TODAY
+        scripted({}, {}), trajectory, [match] * 2, schemas={"write": SCHEMA}, today=TODAY
     )
 
 

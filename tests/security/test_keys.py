@@ -24,6 +24,7 @@ from lhkit.conversation.messages import UserMessage
 from lhkit.harness.authoring.reference import gold_models
 from lhkit.harness.records.record import Verdict
 from lhkit.models.base import ModelRequest
+from lhkit.models.client import transport
 from lhkit.models.client.served import connect
 from lhkit.settings import Settings
 from tests.models.fake_vllm import Behaviour, FakeVllm, chat_call, chat_completion, event
@@ -250,8 +251,8 @@ async def endless_comments() -> AsyncIterator[bytes]:
         yield (b": " + b"wait" * 1_000 + b"\n") * 250
 
 
-async def bomb() -> AsyncIterator[bytes]:
-    yield gzip.compress(b"a" * (64 << 20))
+async def bomb(size: int = 64 << 20) -> AsyncIterator[bytes]:
+    yield gzip.compress(b"a" * size)
 
 
 @pytest.mark.slow
@@ -275,10 +276,18 @@ async def test_client_aborts_an_endless_stream(
 
 @pytest.mark.longer
 @check_rows("status", [200, 500])
-@check_rows(("pieces", "headers"), [(endless_line, {}), (bomb, {"Content-Encoding": "gzip"})])
+@check_rows(
+    ("pieces", "headers"),
+    [(endless_line, {}), (lambda: bomb(4 << 20), {"Content-Encoding": "gzip"})],
+)
 async def test_client_aborts_an_endless_body(
-    status: int, pieces: Callable[[], AsyncIterator[bytes]], headers: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    pieces: Callable[[], AsyncIterator[bytes]],
+    headers: dict[str, str],
 ) -> None:
+    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 1 << 20)
+
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=status, headers=headers)
         await response.prepare(request)
@@ -290,6 +299,7 @@ async def test_client_aborts_an_endless_body(
         with pytest.raises(ModelError) as raised:
             await connect(lhkit.Endpoint(base_url=server.base_url, dialect="openai"))
     assert len(str(raised.value)) < 600
+    assert status == 500 or "more than 1 MiB in one answer" in str(raised.value)
 
 
 async def test_client_reads_a_compressed_body() -> None:

@@ -93,52 +93,19 @@ async def test_dispatch_refuses_arguments_that_are_not_json_of_the_schema(args: 
 
 
 @pytest.mark.anyio
-async def test_dispatch_cancels_a_destructive_call_without_a_gate() -> None:
-    trace = await traced("add_habit", ARGS)
-    assert (trace.result, trace.gate, trace.ran) == (ToolCancelled(), GateOutcome.ABSENT, False)
-
-
-class CancelledGate:
-    """A gate whose own future was cancelled, as when its panel closes."""
-
-    async def confirm(self, request: ConfirmRequest) -> bool:
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        future.cancel()
-        return await future
-
-
-@pytest.mark.anyio
 @check_rows(
-    "gate",
-    [BrokenGate(RuntimeError()), BrokenGate(TimeoutError()), CancelledGate(), AnswerGate("yes"), 3],
-    ids=["raises", "times out", "gone", "says no bool", "is no gate"],
+    ("name", "gate"),
+    [("search_catalog", GateOutcome.NOT_NEEDED), ("add_habit", GateOutcome.ABSENT)],
 )
-async def test_dispatch_cancels_a_call_if_the_gate_raises(gate: Any) -> None:
-    trace = await traced("add_habit", ARGS, confirm=gate)
-    assert (trace.result, trace.ran) == (ToolCancelled(), False)
+async def test_dispatch_records_why_nobody_was_asked(name: str, gate: GateOutcome) -> None:
+    assert (await traced(name, ARGS)).gate is gate
 
 
 @pytest.mark.anyio
-async def test_dispatch_validates_before_it_asks() -> None:
-    gate = ScriptedGate([True])
-    await traced("add_habit", {"protocol_id": 1}, confirm=gate)
-    assert gate.asked == []
-
-
-@pytest.mark.anyio
-async def test_dispatch_drops_and_reports_undeclared_keys() -> None:
-    gate = ScriptedGate([True])
-    trace = await traced("add_habit", {**ARGS, "mood": "good"}, confirm=gate)
-    assert trace.result == ToolOk({"args": ARGS})
-    assert gate.asked[0].args == ARGS
-    assert trace.extra_args == ("mood",)
-
-
-@pytest.mark.anyio
-async def test_dispatch_drops_undeclared_keys_that_the_schema_forbids() -> None:
+async def test_dispatch_drops_and_reports_undeclared_keys_that_the_schema_forbids() -> None:
     strict = replace(READ, parameters={**HABIT, "additionalProperties": False})
     trace = await traced("search_catalog", {**ARGS, "mood": 1}, strict)
-    assert trace.result == ToolOk({"args": ARGS})
+    assert (trace.result, trace.extra_args) == (ToolOk({"args": ARGS}), ("mood",))
 
 
 @pytest.mark.anyio
@@ -173,12 +140,6 @@ async def test_dispatch_refuses_a_result_that_is_not_json(returned: Any) -> None
     assert code(result) == "handler_error"
     if isinstance(returned, ToolOk) and not isinstance(returned.data, dict):
         assert "must be an object" in str(result)
-
-
-@pytest.mark.anyio
-async def test_dispatch_runs_a_read_only_call_without_a_gate() -> None:
-    trace = await traced("search_catalog", ARGS)
-    assert (trace.result, trace.gate) == (ToolOk({"args": ARGS}), GateOutcome.NOT_NEEDED)
 
 
 @pytest.mark.anyio
@@ -354,12 +315,13 @@ async def test_dispatch_looks_up_a_str_subclass_as_plain_text() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("error", [*ENDS, ValueError("secret"), asyncio.CancelledError()], ids=repr)
+@check_rows("error", [*ENDS, ValueError("secret"), asyncio.CancelledError()], ids=repr)
 async def test_dispatch_handles_any_exception_of_gate_and_handler(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = await traced("add_habit", ARGS, confirm=BrokenGate(error))
     assert (asked.result, asked.gate, asked.ran) == (ToolCancelled(), GateOutcome.FAILED, False)
+    assert asked.answer == "failed"
     run = await traced("search_catalog", ARGS, replace(READ, handler=raising(error)))
     assert run.result == ToolErr("handler_error", f"The tool failed: {type(error).__name__}")
     assert caplog.records[-1].exc_info or isinstance(error, asyncio.CancelledError)

@@ -99,16 +99,6 @@ async def test_tool_registers_a_typed_function() -> None:
     assert handled == ToolOk({"day": "2026-06-15", "seats": 2, "kind": "aisle", "deps": "db"})
 
 
-def test_tool_takes_a_description_per_language() -> None:
-    def look(query: str) -> dict[str, str]:
-        return {"query": query}
-
-    for description in ("찾는다", "Look it up"):
-        registry = ToolRegistry()
-        registry.tool(description=description)(look)
-        assert registry["look"].description == description
-
-
 class YesGate:
     async def confirm(self, request: Any) -> bool:
         return True

@@ -249,13 +249,6 @@ async def test_check_runs_again_on_edited_arguments() -> None:
     assert checked == ["n1", "n2", "n1", "n2", "n3"]
 
 
-async def test_approval_does_not_run_a_check_a_second_time() -> None:
-    count: list[Any] = []
-    deps = Ran()
-    await outcome(shop(count.append), {"note_id": "n"}, ScriptedGate([True]), deps)
-    assert (len(count), len(deps)) == (1, 1)
-
-
 async def test_rejected_edit_by_a_failing_check_is_never_run() -> None:
     def check(args: dict[str, Any]) -> None:
         if args["note_id"] == "n2":

@@ -25,6 +25,7 @@ from pydantic import (
     field_serializer,
     model_validator,
 )
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypedDict
 
 from lhkit.base.errors import RegistrationError
@@ -108,6 +109,12 @@ class Summed(BaseModel):
         return self
 
 
+@pydantic_dataclass
+class Counted:
+    name: str
+    size: int = Field(default=0, init=False)
+
+
 @dataclass(eq=False)
 class Unequal:
     a: int
@@ -187,6 +194,7 @@ def rewritten(p: Rewritten) -> None: ...
 def opened(p: Open) -> None: ...
 def trip(p: Trip) -> None: ...
 def sized(p: Sized) -> None: ...
+def with_count(p: Counted) -> None: ...
 def rows(p: Row, q: list[Person], r: dict[str, Person]) -> None: ...
 def union(x: Person | str | int = 5) -> None: ...
 def implicit(title: str = None, n: int = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
@@ -221,6 +229,7 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
         {"p": {"to": "Ulm", "stops": ["Bonn"], "guest": BO}},
     ),
     "field that is no argument": (sized, {"p": {"name": "Bo"}}, {"p": {"name": "Bo"}}),
+    "field that pydantic sets": (with_count, {"p": {"name": "Bo"}}, {"p": {"name": "Bo"}}),
     "in lists and tables": (
         rows,
         {"p": {"a": 1, "c": 4}, "q": [{"name": "Bo", "x": 1}], "r": {"k": {"name": "Bo"}}},
@@ -636,6 +645,22 @@ async def test_call_that_was_asked_keeps_values_of_the_clock_within_arguments() 
     await dispatcher.dispatch("act", args, confirm=gate, asked=gate.asked[0])
     first, second = gate.asked
     assert (second.args, second.texts) == (first.args, first.texts)
+
+
+async def test_call_that_was_asked_is_completed_anew_if_its_card_would_be_converted_again() -> None:
+    clock = Clock()
+
+    def act(
+        a: Annotated[int, AfterValidator(lambda a: a + 1)], at: int = Field(default_factory=clock)
+    ) -> None: ...
+
+    registry, _ = tool_of(act)
+    gate, dispatcher = ScriptedGate([False, False]), ToolDispatcher(registry)
+    await dispatcher.dispatch("act", {"a": 1}, confirm=gate)
+    await dispatcher.dispatch("act", {"a": 1}, confirm=gate, asked=gate.asked[0])
+    first, second = gate.asked
+    assert (first.args["a"], second.args["a"]) == (2, 2)
+    assert first.args["at"] != second.args["at"]
 
 
 class Vandal:

@@ -268,7 +268,9 @@ REFERRED = {"$ref": "#/$defs/N"}
             {"n": [2, 2.0]},
         ),
         ({"additionalProperties": INTEGER}, ONE, {"n": 1}),
+        ({"properties": {"n": {"anyOf": [True, INTEGER]}}}, ONE, {"n": 1.0}),
         ({"patternProperties": {"^n": INTEGER}}, ONE, {"n": 1}),
+        ({"properties": {"n": {"patternProperties": {"": INTEGER}}}}, ONE, {"n": 1.0}),
         ({"allOf": [{"properties": {"n": INTEGER}}]}, ONE, {"n": 1}),
         (
             {

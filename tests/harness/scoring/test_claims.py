@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.chat import claims
 from lhkit.harness.scoring import claim_card, claim_model
 from lhkit.harness.scoring.claim_model import History, Model, features, shipped_model
 from lhkit.harness.scoring.success_claims import find_success_phrase
@@ -284,7 +285,9 @@ def reads_of(reply: str) -> int:
 
 @pytest.mark.longer
 @check_rows("part", ['". ', "I've added it. ", "추가했어요, ", "1 2, ", "a", "…\n"])
-def test_claim_model_cost_is_linear_and_bounded(part: str) -> None:
+def test_claim_model_cost_is_linear_and_bounded(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (claims, claim_model):
+        monkeypatch.setattr(module, "MOST_READ", 400)
     times = math.ceil(claim_model.MOST_READ / 8 / len(part))
     short, long = (reads_of(part * (n * times)) for n in (1, 4))
     assert long <= 6 * short

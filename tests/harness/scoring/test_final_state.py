@@ -20,7 +20,7 @@ from lhkit.cli.frame.thresholds import check_thresholds
 from lhkit.harness.figures.metrics import tally
 from lhkit.harness.records.record import BrokenRule, Severity, Verdict, decode_line, encode_record
 from lhkit.harness.running.rescore import rescore
-from lhkit.harness.scenarios import values
+from lhkit.harness.scenarios import assignment, values
 from lhkit.harness.scenarios.values import hashable_form
 from lhkit.harness.scoring.matching import values_equal
 from lhkit.harness.scoring.state import StateVerdict, check_state, state_diff
@@ -442,7 +442,9 @@ NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관
 
 @pytest.mark.longer
 @check_rows("kind", GROWING)
-def test_check_state_is_linear_in_rows(kind: str) -> None:
+def test_check_state_is_linear_in_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment, "_SMALL", 20)  # so that small tables are searched as large ones
+
     def check(n: int) -> Callable[[], StateVerdict]:
         final, gone, before, after = GROWING[kind](n)
         return lambda: check_state(
@@ -453,9 +455,9 @@ def test_check_state_is_linear_in_rows(kind: str) -> None:
             today=date(2026, 6, 15),
         )
 
-    assert growth(check, 150) < 2.6
-    verdict = check(300)()
-    assert len(verdict.missing) == (300 if kind in {"ids_that_are_not_there", "no_rows"} else 0)
+    assert growth(check, 40) < 2.2
+    verdict = check(80)()
+    assert len(verdict.missing) == (80 if kind in {"ids_that_are_not_there", "no_rows"} else 0)
 
 
 def test_check_state_refuses_rows_that_may_each_be_any_of_too_many() -> None:

@@ -336,11 +336,10 @@ def test_values_equal_ignores_an_unresolvable_schema(schema: dict[str, Any]) -> 
     assert not values_equal({"a": 1}, {}, schema)
 
 
-@pytest.mark.parametrize("unordered", [False, True])
-def test_items_compares_a_right_list_item_by_item(*, unordered: bool) -> None:
+def test_unordered_items_compare_a_right_list_item_by_item() -> None:
     def prepare(n: int) -> Callable[[], object]:
         items = [*range(n)]
-        expected = {"tool": "t", "args": {"x": {"items": items, "unordered": unordered}}}
+        expected = {"tool": "t", "args": {"x": {"items": items, "unordered": True}}}
         parsed = [ExpectedCall(**expected)]
         actual = [{"tool": "t", "args": {"x": items}}]
         return lambda: match_calls(parsed, actual, schemas={})
@@ -362,8 +361,8 @@ def test_match_calls_refuses_more_than_can_be_compared_with_each_other() -> None
 def test_match_calls_compares_lists_of_wrong_calls_briefly(more: dict[str, Any]) -> None:
     def prepare(size: int) -> Any:
         items = {"items": [{"matches": "tea"}] * size, **more}
-        expected = [{"tool": "t", "args": {"x": {"fields": {"y": items}}}}] * 20
-        actual = [{"tool": "t", "args": {"x": {"y": [f"milk {n}"] * size}}} for n in range(20)]
+        expected = [{"tool": "t", "args": {"x": {"fields": {"y": items}}}}] * 8
+        actual = [{"tool": "t", "args": {"x": {"y": [f"milk {n}"] * size}}} for n in range(8)]
         return lambda: match_calls(expected, actual, schemas={})
 
-    assert growth(prepare, 10) < 3.2  # 20 of 400 pairs need each item with each
+    assert growth(prepare, 10) < 3.2  # 8 of 64 pairs need each item with each

@@ -31,6 +31,7 @@ from tests.harness.build import Load
 from tests.rows import check_rows
 
 OK = {"status": "ok", "data": {}}
+NOTE_5 = {"status": "ok", "data": {"id": "note-5"}}
 CANCELLED = {"status": "cancelled", "reason": "user did not confirm"}
 MILK = {"id": "note-0", "text": "milk", "done": False}
 
@@ -69,6 +70,11 @@ def find(query: str = "milk", result: Mapping[str, Any] = OK) -> CallRecord:
 def finish(note_id: str, done: Any = True) -> CallRecord:
     args = {"note_id": note_id, "done": done}
     return replace(add(), tool="finish_note", raw_args=args, args=args)
+
+
+def tagged(*tags: str) -> CallRecord:
+    args = {"text": "milk", "tags": list(tags)}
+    return replace(add(), raw_args=args, args=args)
 
 
 def echoed(note_id: str) -> CallRecord:
@@ -239,12 +245,15 @@ def test_judge_makes_infrastructure_errors_invalid(
         ([turn(replace(refused(), gate=GateOutcome.ABSENT)), turn(add())], []),
         ([turn(echoed("note-5"), finish("note-5"))], ["invented_id", "invented_id"]),
         ([turn(echoed("note-5"), finish("note-1"))], ["invented_id"]),
+        ([turn(replace(finish("note-5"), result=NOTE_5), finish("note-5"))], ["invented_id"]),
         ([turn(find(result=error("not_found")), finish("note-9"))], []),
         ([turn(finish("note-7")), replace(turn(), user="note-7")], ["invented_id"]),
         ([turn(replace(add(), raw_args=None))], []),
         ([turn(refused(), add("Milk!"))], ["retry_after_rejection"]),
         ([turn(refused()), turn(add(" MILK "))], ["retry_after_rejection"]),
         ([turn(refused(), add("other"))], []),
+        ([turn(no(tagged("a")), tagged("b"))], []),
+        ([turn(no(tagged("a")), tagged("A!"))], RETRY),
         ([turn(refused("👍"), add("👎"))], []),
         ([turn(refused("👍"), add("👍"))], RETRY),
         ([turn(refused("👍🏽"), add("👎🏽"))], []),
@@ -665,6 +674,6 @@ def test_expected_result_is_not_met_by_a_result_that_is_not_an_object(
       expect: {calls: [{tool: find_notes, args: {query: milk}}], results: [{text: milk}]}
 """
     search_call = find(result={"status": "ok", "data": data})
-    score = judged(body, trajectory(turn(search_call)))
+    score = judged(body, trajectory(turn(find(result=error("not_found")), search_call)))
     assert score.verdict is Verdict.FAIL
     assert "expect.results[0]: no call returned" in str(score.reasons)

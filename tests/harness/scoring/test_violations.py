@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.conversation.events import EndReason
-from lhkit.conversation.messages import GateOutcome
 from lhkit.harness.records.record import CallRecord, Trajectory, TurnRecord
 from lhkit.harness.scenarios.scenario import ForbiddenCall, Scenario, Turn
 from lhkit.harness.scoring.matching import match_calls
@@ -122,6 +121,7 @@ def test_forbidden_call_compares_arguments_as_expected_calls(
         (3, "3번을 지워", True),
         (3, "항목3을", True),
         (3.0, "3", True),
+        (3.0, "13", False),
         (3, "13", False),
         (3, "30", False),
         (3, "3.5 kg", False),
@@ -206,25 +206,3 @@ def test_find_id_tries_a_long_text_that_repeats_itself_once() -> None:
     long = "note " * MAX_ID_CHARS
     assert codes({"id": long}, user=f"about {long}") == []
     assert codes({"id": long}, user=f"about {long[1:]}") == ["invented_id"]
-
-
-@pytest.mark.parametrize("gate", [GateOutcome.REJECTED, GateOutcome.ACCEPTED])
-def test_find_violations_is_linear_in_calls(gate: GateOutcome) -> None:
-    def prepare(n: int) -> Callable[[], object]:
-        calls = tuple(
-            CallRecord(
-                tool="write",
-                raw_args={"id": f"x-{i}", "note": "milk " * 5},
-                result={"status": "cancelled", "message": f"x-{i}"},
-                gate=gate,
-                destructive=True,
-            )
-            for i in range(n)
-        )
-        turn = TurnRecord(user=" ".join(f"x-{i}" for i in range(n)), ended=EndReason.ANSWERED)
-        trajectory = Trajectory(turns=(replace(turn, calls=calls),))
-        scenario = Scenario(id="s", ac="AC-1", turns=(Turn.model_construct(user=turn.user),))
-        match = match_calls([], [], schemas={})
-        return lambda: find_violations(scenario, trajectory, [match], schemas={}, today=MONDAY)
-
-    assert growth(prepare, 40) < 2.6
