@@ -25,10 +25,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
 SCENARIOS = load_scenarios([FOLDER])
+SOME = SCENARIOS[::3]
+"""For what a model says, which is found or not in any scenario."""
 GARBAGE = '{"name": "log_tracker_entry", "parameters": {"habit_id": "daily-walk", "value": "done"'
 
 
-async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
+async def passed_by(
+    text: str | Mapping[str, str], scenarios: Sequence[Scenario]
+) -> list[SampleRecord]:
     """Return the samples that a model passes whose every reply is this text, or its locale's."""
 
     def talker(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
@@ -36,7 +40,7 @@ async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
         return ScriptedModel(lambda _: say(reply))
 
     toolset = LifeHelperToolset()
-    run = await replay(SCENARIOS, talker, toolset=toolset, progress=False, concurrency=4)
+    run = await replay(scenarios, talker, toolset=toolset, progress=False, concurrency=4)
     return [record for record in run.records if record.score.verdict is Verdict.PASS]
 
 
@@ -63,11 +67,11 @@ def test_shipped_scenarios_match_schema(file: Path) -> None:
     ids=["half a call", "one letter", "recited instructions"],
 )
 async def test_talking_model_fails_shipped_scenarios(text: str | Mapping[str, str]) -> None:
-    assert await passed_by(text) == []
+    assert await passed_by(text, SOME) == []
 
 
 async def test_nodding_model_passes_only_small_talk() -> None:
-    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"})
+    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"}, SCENARIOS)
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
@@ -151,7 +155,7 @@ def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
 
 @pytest.mark.parametrize("model", [talker, reader, asker])
 async def test_false_claims_without_a_write_pass_nothing(model: Any) -> None:
-    scenarios = refused(SCENARIOS) if model is asker else SCENARIOS
+    scenarios = {talker: SCENARIOS, reader: SOME, asker: refused(SOME)}[model]
     toolset = LifeHelperToolset()
     run = await replay(scenarios, model, toolset=toolset, progress=False, concurrency=4)
     passed = [each.sample_id for each in run.records if each.score.verdict is Verdict.PASS]
