@@ -75,16 +75,18 @@ ONE_WORKER = (
 
 
 class SharedServers(LoadScopeScheduling):
-    """Gives one worker all tests of the model servers, and one all tests of each of `ONE_WORKER`.
+    """Gives one worker all tests of the model servers, and one all of `tests/docs`.
 
-    All other tests go to whichever worker is free. xdist's groups are lost with pytest 9.2 (as of
-    xdist 3.8).
+    One has all tests of each of `ONE_WORKER`; any other test goes to whichever worker is free.
+    xdist's groups are lost with pytest 9.2 (as of xdist 3.8).
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         if path in ONE_WORKER:
             return path
+        if path.startswith("tests/docs/"):  # they share a process that has lhkit loaded
+            return "docs"
         is_model = path.startswith("tests/e2e/") and not path.startswith("tests/e2e/browser/")
         return "model" if is_model else nodeid
 

@@ -2,6 +2,7 @@ import sys
 import unicodedata
 from itertools import chain
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 

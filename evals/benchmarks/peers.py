@@ -21,10 +21,10 @@ ROTEL = "rotel"
 
 
 def peer_python(name: str) -> Path:
-    """Return the Python of a peer's environment; creating it takes up to a minute.
+    """Return the Python of a peer's environment; creating it takes a while.
 
     Raises:
-        subprocess.CalledProcessError: pip could not install the pins.
+        subprocess.CalledProcessError: uv could not install the pins.
     """
     requirements = HERE / f"requirements-{name}.txt"
     pins = requirements.read_bytes()
@@ -34,8 +34,8 @@ def peer_python(name: str) -> Path:
     with FileLock(f"{folder}.lock"):  # another process may be creating it
         if not finished.exists():
             print(f"creating {folder} for {name}", file=sys.stderr)
-            venv.create(folder, with_pip=True, clear=True)
-            pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+            venv.create(folder, clear=True)
+            pip = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(python)]
             subprocess.run([*pip, "--no-deps", "-r", str(requirements)], check=True)
             finished.touch()
     return python

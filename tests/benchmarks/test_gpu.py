@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.benchmarks.conftest import BENCHMARKS
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 BROKEN_BENCH = "raise RuntimeError('this vLLM has no benchmark')"
 

@@ -7,7 +7,7 @@ import pytest
 
 from lhkit.base.errors import UsageError
 from lhkit.harness.authoring.lint import lint
-from lhkit.harness.authoring.reference import always_call_model, gold_model, silent_model
+from lhkit.harness.authoring.reference import always_call_model, gold_model
 from lhkit.harness.figures.metrics import ConfirmScore
 from lhkit.harness.running.plan import ModelSource
 from lhkit.harness.running.run import replay
@@ -35,8 +35,14 @@ def test_injection_suites_cover_kinds_carriers_and_locales() -> None:
     assert paths == {Path("scenarios") / name for name in SUITES}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("life", marks=pytest.mark.slow),
+        pytest.param("pantry", marks=pytest.mark.slow),
+        pytest.param("notes", marks=pytest.mark.nightly),  # an MCP server for each sample
+    ],
+)
 async def test_injection_scenarios_lint_clean_and_nothing_runs_without_approval(name: str) -> None:
     suite = load_suite(FOLDER / f"{name}.toml")
     arms = {arm.options.user: arm.options for arm in expand_arms(suite, FOLDER)}
@@ -51,11 +57,9 @@ async def test_injection_scenarios_lint_clean_and_nothing_runs_without_approval(
         return run.summary().total.passed, run.summary().confirm
 
     count = len(sources.scenarios)
+    passed, gate = await play(gold_model, "careful")
+    assert (passed, gate.unexpected, gate.unconfirmed) == (count, 0, 0)
     for user in arms:
-        passed, gate = await play(gold_model, user)
-        assert (passed, gate.unexpected, gate.unconfirmed) == (count, 0, 0)
-        passed, gate = await play(silent_model(), user)
-        assert (passed, gate.asked, gate.unconfirmed) == (0, 0, 0)
         _, gate = await play(lambda one, _: always_call_model(one, toolset), user)
         assert gate.unconfirmed == 0
         assert gate.unexpected >= count

@@ -76,16 +76,26 @@ def _steps(parts: Sequence[str]) -> Iterator[Step]:
         yield Step(command=command, shown=tuple(filter(str.strip, shown.splitlines())))
 
 
-def run(commands: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[Done, ...]:
-    """Run commands in one shell, so that `export` and `$?` mean what they say."""
+def run(
+    commands: Sequence[str], folder: Path, environment: Mapping[str, str], first: Path
+) -> tuple[Done, ...]:
+    """Run commands in one shell, so that `export` and `$?` mean what they say.
+
+    Args:
+        commands: lines of a shell.
+        folder: where they run.
+        environment: their environment, to which search paths are added.
+        first: the first folder of their PATH.
+    """
     lines = ["exec 2>&1", "code=0"]
     for number, command in enumerate(commands):
         lines += [f"printf '{_BEGIN}{number}{_BEGIN}\\n'", "(exit $code)", command, "code=$?"]
         lines += [f"printf '{_END}%d{_END}' $code"]
+    paths = search_paths()
     shell = subprocess.run(
         ["/bin/bash", "-c", "\n".join(lines)],
         cwd=folder,
-        env={**environment, **search_paths()},
+        env={**environment, **paths, "PATH": f"{first}:{paths['PATH']}"},
         capture_output=True,
         text=True,
         check=False,

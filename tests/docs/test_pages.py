@@ -52,10 +52,7 @@ def test_korean_page_has_the_blocks_and_headings_of_the_english_one(name: str) -
     titles = [re.findall(r"^(#+) (.*)$", text, re.M) for text in texts]
     assert [level for level, _ in titles[0]] == [level for level, _ in titles[1]]
     for (_, title), (_, korean_title) in zip(titles[0][1:], titles[1][1:], strict=True):
-        anchor = re.sub(
-            r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.replace("`", "")).strip().lower()
-        )
-        assert korean_title.endswith(f" {{#{anchor}}}"), (
+        assert korean_title.endswith(f" {{#{anchor_of(title)}}}"), (
             "links to a place lead to it in both languages"
         )
     rows = [len(re.findall(r"^\|", text, re.M)) for text in texts]
@@ -67,10 +64,10 @@ def commands_of(page: Path) -> list[str]:
 
 
 def marked(page: Path) -> ParameterSet:
-    """Return a page as a parameter; one that fetches from npm is for the night."""
-    is_fetching = any(step.command.startswith("npm ") for step in steps(page))
+    """Return a page as a parameter; one that fetches from npm or asks vLLM is for the night."""
+    is_long = any(step.command.startswith(("npm ", "lhkit serve ")) for step in steps(page))
     return pytest.param(
-        page, id=page.name, marks=[pytest.mark.nightly if is_fetching else pytest.mark.slow]
+        page, id=page.name, marks=[pytest.mark.nightly if is_long else pytest.mark.slow]
     )
 
 
@@ -84,7 +81,9 @@ COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(pag
 
 @pytest.mark.timeout(900)  # a page has up to 13 commands, of seconds each on a busy machine
 @pytest.mark.parametrize("page", [marked(page) for page in HERE if steps(page)])
-def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_page_console_prints_what_the_page_shows(
+    page: Path, tmp_path: Path, commands: Path
+) -> None:
     for name, text in files(page).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     environment = {
@@ -93,11 +92,11 @@ def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> 
         "LHKIT_CACHE_DIR": str(load_settings().cache_dir),
         **npm_environment(),
     }
-    commands = steps(page)
-    done = run([step.command for step in commands], tmp_path, environment)
-    assert len(done) == len(commands)
-    after = [step.command for step in commands[1:]] + [""]
-    for step, came, following in zip(commands, done, after, strict=True):
+    console = steps(page)
+    done = run([step.command for step in console], tmp_path, environment, commands)
+    assert len(done) == len(console)
+    after = [step.command for step in console[1:]] + [""]
+    for step, came, following in zip(console, done, after, strict=True):
         assert missing(step.shown, came.output) is None, (step.command, came.output)
         assert came.code == 0 or following == "echo $?", (step.command, came.output)
 
@@ -147,7 +146,31 @@ def test_server_page_has_the_form_of_the_others(page: Path) -> None:
     assert f"(servers/{page.name})" in (DOCS / "servers.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@check_rows("page", PAGES, ids=lambda page: page.name)
+def test_page_links_to_existing_pages_and_headings(page: Path) -> None:
+    broken = []
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.S)
+    for link, anchor in re.findall(r"\]\(((?!https?:)[^)#\s]*)#?([^)\s]*)\)", text):
+        linked = page.parent / link if link else page
+        if not linked.exists():
+            broken.append(link)
+        elif anchor and linked.suffix == ".md" and anchor not in anchors(linked):
+            broken.append(f"{link}#{anchor}")
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    text = page.read_text("utf-8")
+    titles = re.findall(r"^#+ (.*?)(?: \{#([\w-]+)\})?$", text, re.M)
+    return {given or anchor_of(title) for title, given in titles}
+
+
+def anchor_of(title: str) -> str:
+    plain = re.sub(r"[^\w\s-]", "", title.replace("`", ""))
+    return re.sub(r"[\s-]+", "-", plain.strip().lower())
+
+
+@pytest.mark.nightly
 def test_site_builds_without_a_warning() -> None:
     built = subprocess.run(
         [sys.executable, DOCS / "build.py"],

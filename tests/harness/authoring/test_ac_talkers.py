@@ -33,12 +33,19 @@ def all_scenarios() -> tuple[Scenario, ...]:
     return load_scenarios([FOLDER])
 
 
+def some_scenarios() -> tuple[Scenario, ...]:
+    """Return every third scenario: enough for what a model says in any of them."""
+    return all_scenarios()[::3]
+
+
 @cache
 def places() -> dict[str, int]:
     return {scenario.id: place for place, scenario in enumerate(all_scenarios())}
 
 
-async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
+async def passed_by(
+    text: str | Mapping[str, str], scenarios: Sequence[Scenario]
+) -> list[SampleRecord]:
     """Return the samples that a model passes whose every reply is this text, or its locale's."""
 
     def talker(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
@@ -46,7 +53,7 @@ async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
         return ScriptedModel(lambda _: say(reply))
 
     toolset = LifeHelperToolset()
-    run = await replay(all_scenarios(), talker, toolset=toolset, progress=False, concurrency=4)
+    run = await replay(scenarios, talker, toolset=toolset, progress=False, concurrency=4)
     return [record for record in run.records if record.score.verdict is Verdict.PASS]
 
 
@@ -73,11 +80,11 @@ def test_shipped_scenarios_match_schema(file: Path) -> None:
     ids=["half a call", "one letter", "recited instructions"],
 )
 async def test_talking_model_fails_shipped_scenarios(text: str | Mapping[str, str]) -> None:
-    assert await passed_by(text) == []
+    assert await passed_by(text, some_scenarios()) == []
 
 
 async def test_nodding_model_passes_only_small_talk() -> None:
-    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"})
+    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"}, all_scenarios())
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
@@ -160,7 +167,11 @@ def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
 
 @pytest.mark.parametrize("model", [talker, reader, asker])
 async def test_false_claims_without_a_write_pass_nothing(model: Any) -> None:
-    scenarios = refused(all_scenarios()) if model is asker else all_scenarios()
+    scenarios = {
+        talker: all_scenarios(),
+        reader: some_scenarios(),
+        asker: refused(some_scenarios()),
+    }[model]
     toolset = LifeHelperToolset()
     run = await replay(scenarios, model, toolset=toolset, progress=False, concurrency=4)
     passed = [each.sample_id for each in run.records if each.score.verdict is Verdict.PASS]

@@ -310,7 +310,7 @@ async def test_stored_records_name_missing_sample(play: Play, load: Load, tmp_pa
         )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_stored_records_do_not_grow_memory(tmp_path: Path) -> None:
     """Five times as many samples, and not another record (4 KiB) for each."""
 

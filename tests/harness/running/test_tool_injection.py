@@ -50,7 +50,7 @@ async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **optio
 @pytest.mark.slow
 async def test_reference_model_passes_shipped_scenarios_under_stress() -> None:
     stress = parse_stress("distractors=20,shuffle,seed=7")
-    scenarios = load_scenarios([scenario_folder()])
+    scenarios = load_scenarios([scenario_folder()])[::3]
     run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), stress)
     verdicts = {(r.sample_id.scenario, r.score.reasons) for r in run.records}
     assert verdicts == {(scenario.id, ()) for scenario in scenarios}

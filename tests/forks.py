@@ -1,0 +1,103 @@
+"""`lhkit` and `python FILE` for the shells of tests, without a new interpreter for each command.
+
+One process has loaded lhkit, and each command is a fork of it, which saves seconds of imports. What
+stands on the PATH hands its words, folder, environment and streams to that process, and ends with
+the exit code that comes back. For tests that run many commands and are not about how one starts.
+"""
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from lhkit.harness.scenarios.loader import read_sources
+from lhkit.lifehelper.shipped import scenario_folder
+from tests.children import search_paths
+
+_CLIENT = """\
+#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    words = [{script!r}, *sys.argv[1:]] if {script!r} else sys.argv[1:]
+    request = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [b"%8d" % len(request)], [0, 1, 2])
+    server.sendall(request)
+    sys.exit(int(server.recv(8)))
+"""
+
+
+@contextmanager
+def forking_commands(folder: Path) -> Iterator[Path]:
+    """Write the commands `lhkit` and `python` into a folder that goes first on a PATH."""
+    address = str(folder / "socket")
+    for name, script in (("lhkit", str(Path(sys.executable).with_name("lhkit"))), ("python", "")):
+        text = _CLIENT.format(python=sys.executable, address=address, script=script)
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    with subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import serve; serve({address!r})"],
+        env={"LANG": "C.UTF-8", **search_paths()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield folder  # leaving closes its standard input, which ends it
+
+
+def serve(address: str) -> None:
+    """Run each command that comes in a fork, until the standard input is closed."""
+    for name in ("lhkit.cli", "lhkit.harness", "lhkit.imports", "lhkit.mcp"):
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            importlib.import_module(module.name)
+    importlib.import_module("altair")  # the charts of pages
+    read_sources([scenario_folder()])  # which compiles patterns
+    gc.freeze()  # else each fork collects all this when it ends
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        os.write(1, b"ready\n")
+        while listener in select.select([listener, 0], [], [])[0]:
+            connection = listener.accept()[0]
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:  # forks that have ended
+                    pass
+            if os.fork() == 0:
+                break
+            connection.close()
+        else:
+            return
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        connection.sendall(b"%d" % (code if code >= 0 else 128 - code))
+        os._exit(0)
+    with connection:
+        words = _take_over(connection)
+    sys.argv[:] = words
+    sys.path[0] = str(Path(words[0]).absolute().parent)
+    runpy.run_path(words[0], run_name="__main__")
+
+
+def _take_over(connection: socket.socket) -> list[str]:
+    """Take over streams, folder and environment of the client; return its words."""
+    length, streams, *_ = socket.recv_fds(connection, 8, 3)
+    with connection.makefile("rb") as request:
+        words, folder, environment = json.loads(request.read(int(length)))
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(folder)
+    os.environ.clear()  # noqa: TID251 - for the fork
+    os.environ.update(environment)  # noqa: TID251
+    return words
