@@ -1,4 +1,4 @@
-"""The command line in processes of its own: messages and exit codes, never a traceback."""
+"""The command line from its words on: messages and exit codes, never a traceback."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 
 from lhkit import __version__
 from lhkit.__main__ import main
+from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.slow
 
@@ -25,34 +26,43 @@ def lhkit(*args: str, env: dict[str, str] | None = None) -> subprocess.Completed
     )
 
 
-def test_cli_shows_version_and_help() -> None:
-    assert __version__ in lhkit("--version").stdout
+def test_cli_shows_version_and_help(run: Run) -> None:
+    assert __version__ in run("--version")[1]
     helped = lhkit("--help")
     assert helped.returncode == 0
     assert all(command in helped.stdout for command in ("chat", "eval", "serve"))
 
 
-def test_cli_reports_invalid_usage_in_one_sentence(tmp_path: Path) -> None:
-    run = lhkit("lint", "nowhere", env={"LHKIT_CACHE_DIR": str(tmp_path)})
-    assert (run.returncode, "Traceback" in run.stderr) == (2, False), run.stderr
-    assert "nowhere: no scenario file there" in run.stderr
+@pytest.mark.usefixtures("settings")
+def test_cli_reports_invalid_usage_in_one_sentence(run: Run) -> None:
+    code, _, err = run("lint", "nowhere")
+    assert (code, "Traceback" in err) == (2, False), err
+    assert "nowhere: no scenario file there" in err
 
 
-def test_cli_reports_invalid_environment_variable(tmp_path: Path) -> None:
-    own = {"LHKIT_CACHE_DIR": str(tmp_path / "cache"), "LHKIT_TIMEZONE": "Mars/Olympus"}
-    run = lhkit("eval", "--model", "gold", "--runs-dir", str(tmp_path / "runs"), env=own)
-    assert run.returncode == 2
-    assert "lhkit: Environment variable LHKIT_TIMEZONE is invalid: 'Mars" in run.stderr
+@pytest.mark.usefixtures("settings")
+def test_cli_reports_invalid_environment_variable(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LHKIT_TIMEZONE", "Mars/Olympus")
+    monkeypatch.setenv("COLUMNS", "300")
+    code, _, err = run("eval", "--model", "gold", "--runs-dir", tmp_path / "runs")
+    assert code == 2
+    assert "lhkit: Environment variable LHKIT_TIMEZONE is invalid: 'Mars" in err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_chat_reports_invalid_database(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("settings")
+def test_chat_reports_invalid_database(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     broken = tmp_path / "chat.sqlite3"
     broken.write_bytes(b"this is no database, but long enough to be read as one" * 50)
-    run = lhkit("chat", "--db", str(broken), "--base-url", "http://127.0.0.1:9")
-    assert run.returncode == 3
-    assert str(broken) in run.stderr
-    assert "Traceback" not in run.stderr
+    code, _, err = run("chat", "--db", broken, "--base-url", "http://127.0.0.1:9")
+    assert code == 3
+    assert str(broken) in err
+    assert "Traceback" not in err
 
 
 def test_serve_runs_vllm_for_other_models(tmp_path: Path) -> None:
@@ -66,11 +76,15 @@ def test_serve_runs_vllm_for_other_models(tmp_path: Path) -> None:
     assert " --host 127.0.0.1 " in run.stdout
 
 
-def test_serve_without_vllm_prints_line_and_advice() -> None:
-    run = lhkit("serve", "google/gemma-3-1b-it", env={"PATH": "/nonexistent"})
-    assert run.returncode == 2
-    assert run.stdout.startswith("vllm serve google/gemma-3-1b-it")
-    assert "--dry-run" in run.stderr
+@pytest.mark.usefixtures("settings")
+def test_serve_without_vllm_prints_line_and_advice(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    code, out, err = run("serve", "google/gemma-3-1b-it")
+    assert code == 2
+    assert out.startswith("vllm serve google/gemma-3-1b-it")
+    assert "--dry-run" in err
 
 
 def test_main_reports_ctrl_c_while_loading_as_130(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -111,22 +112,24 @@ def names_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_init_workflow_stops_at_a_regression_once_a_run_is_accepted(tmp_path: Path) -> None:
-    project = tmp_path / "demo"
+def test_init_workflow_stops_at_a_regression_once_a_run_is_accepted(
+    project: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = {**search_paths(), "LHKIT_LOCALE": "en", "LHKIT_CACHE_DIR": str(tmp_path / "c")}
     summary = tmp_path / "summary.md"
     environment["GITHUB_STEP_SUMMARY"] = str(summary)
 
-    def bash(script: str, folder: Path = project) -> int:
+    def bash(script: str) -> int:
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
-        return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+        return subprocess.run(command, cwd=project, env=environment, check=False).returncode
 
-    assert bash("lhkit init demo", tmp_path) == 0
     workflow = yaml.safe_load((project / ".github/workflows/lhkit.yml").read_text("utf-8"))
     steps = workflow["jobs"]["scenarios"]["steps"]
     gate, report = (step["run"] for step in steps[-2:])
     assert bash(gate.replace("eval", "eval --model silent")) == 0, "no run is accepted yet"
-    assert bash("lhkit eval --model gold --name accepted && cp -r runs/accepted accepted") == 0
+    monkeypatch.chdir(project)
+    assert run("eval", "--model", "gold", "--name", "accepted")[0] == 0
+    shutil.copytree(project / "runs" / "accepted", project / "accepted")
     assert bash(gate.replace("eval", "eval --model gold")) == 0
     assert bash(gate.replace("eval", "eval --model silent")) == 1
     assert bash(report) == 0

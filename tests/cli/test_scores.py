@@ -1,8 +1,6 @@
 """Scores of one's own by every door: the same figures, their limits, and where they are shown."""
 
 import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import anyio
 import pytest
 
 from lhkit import History, Run, add_scores, gold_model, load_scenarios, replay
@@ -32,10 +31,10 @@ from lhkit.harness.running.scores import load_scores
 from lhkit.harness.running.suite import expand_arms, load_suite
 from lhkit.harness.views.tables import comparison_table
 from lhkit.settings import Settings
-from tests.children import search_paths
 from tests.harness.build import sample
 from tests.rows import check_rows
 
+pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
@@ -164,34 +163,38 @@ async def test_rescore_counts_the_results_of_an_interrupted_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", SUITES)
-async def test_pytest_has_the_same_figures_as_replay(suite: str, tmp_path: Path) -> None:
+def test_pytest_has_the_same_figures_as_replay(
+    suite: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths, toolset, limit = SUITES[suite]
+    tmp_path = pytester.path
+    for variable in ("HOME", "LHKIT_CACHE_DIR", "LHKIT_CONFIG_DIR", "LHKIT_DATA_DIR"):
+        monkeypatch.setenv(variable, str(tmp_path / "home"))
     (tmp_path / "own.py").write_text(SCORES, encoding="utf-8")
     file = sorted(paths.glob("*.yaml"))[0]
     (tmp_path / "some.scenario.yaml").write_bytes(file.read_bytes())
     names = [f"own.py:{name}" for name in NAMES]
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:nbval", "--lhkit-model=gold"]
-    line += [f"--lhkit-toolset={toolset}", "--lhkit-run=nightly", f"--lhkit-limit={limit}"]
-    subprocess.run(  # noqa: ASYNC221 - nothing else runs
-        [*line, *(f"--lhkit-score={name}" for name in names)],
-        cwd=tmp_path,
-        env={**search_paths(), "HOME": str(tmp_path)},
-        check=False,
-    )
+    options = [f"--lhkit-toolset={toolset}", "--lhkit-run=nightly", f"--lhkit-limit={limit}"]
+    options += [f"--lhkit-score={name}" for name in names]
+    pytester.runpytest_inprocess("-q", "-p", "no:nbval", "--lhkit-model=gold", *options)
     asked = (tmp_path / "asked").stat().st_size
     assert asked > 0
     assert (tmp_path / "closed").stat().st_size == 1
     nightly = tmp_path / "runs" / "nightly"
-    await add_scores(nightly, [f"{tmp_path / 'own.py'}:polite"])
+    anyio.run(add_scores, nightly, [f"{tmp_path / 'own.py'}:polite"])
     assert (tmp_path / "asked").stat().st_size == asked  # its answers are in the folder
-    run = await replay(
-        load_scenarios([file]),
-        gold_model,
-        toolset=toolset,
-        limit=limit,
-        scores=[f"{tmp_path / name}" for name in names],
-        progress=False,
-    )
+
+    async def replayed() -> Run:
+        return await replay(
+            load_scenarios([file]),
+            gold_model,
+            toolset=toolset,
+            limit=limit,
+            scores=[f"{tmp_path / name}" for name in names],
+            progress=False,
+        )
+
+    run = anyio.run(replayed)
     assert figures(Run.load(tmp_path / "runs" / "nightly")) == figures(run) != {}
 
 

@@ -1,15 +1,13 @@
 """What is sent and said if a server's model is of another family than the dialect."""
 
-import asyncio
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 import lhkit.cli
 from lhkit.base.errors import UsageError
@@ -21,7 +19,6 @@ from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
 from lhkit.notebook import ChatPanel
 from lhkit.settings import Settings
-from tests.children import search_paths
 from tests.models.fake_vllm import (
     Behaviour,
     FakeVllm,
@@ -33,6 +30,7 @@ from tests.models.fake_vllm import (
 )
 from tests.models.templates_of_tests import FUNCTIONGEMMA, GEMMA4
 
+pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.anyio
 
 SCENARIO = """
@@ -204,30 +202,26 @@ async def test_panel_shows_that_dialect_does_not_fit(
         ("qwen3-4b", [], "qwen3-4b is of no known model family"),
     ],
 )
-async def test_plugin_says_that_dialect_does_not_fit(
-    name: str, options: list[str], expected: str, tmp_path: Path
+def test_plugin_says_that_dialect_does_not_fit(
+    name: str,
+    options: list[str],
+    expected: str,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     project = Path(lhkit.cli.__file__).parent / "init" / "project"
     for file in ("tools.py", "shopping.scenario.yaml"):
-        shutil.copy(project / file, tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+        shutil.copy(project / file, pytester.path)
+    pytester.makeini("[pytest]")
+    for variable in ("HOME", "LHKIT_CACHE_DIR", "LHKIT_CONFIG_DIR", "LHKIT_DATA_DIR"):
+        monkeypatch.setenv(variable, str(pytester.path / "home"))
     behaviours = [CHATS] * 6 if name.startswith("qwen") else [SAYS] * 6
-    async with FakeVllm(*behaviours, routes={"/v1/models": models(name)}) as server:
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [
-                *(sys.executable, "-m", "pytest", "-p", "no:nbval"),
-                *("--lhkit-toolset=tools.py:toolset", f"--lhkit-base-url={server.base_url}"),
-                *options,
-            ],
-            cwd=tmp_path,
-            env={**search_paths(), "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    fake = FakeVllm(*behaviours, routes={"/v1/models": models(name)})
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(fake) as server:
+        given = ("--lhkit-toolset=tools.py:toolset", f"--lhkit-base-url={server.base_url}")
+        done = pytester.runpytest_inprocess("-p", "no:nbval", *given, *options)
         bodies = server.bodies
-    printed = done.stdout + done.stderr  # a refusal at the start is an error of usage
+    printed = done.stdout.str() + done.stderr.str()  # a refusal at the start is an error of usage
     assert expected in printed, printed
     warnings = [line for line in printed.splitlines() if line.startswith("lhkit: ")]
     assert len(warnings) == len({*warnings})

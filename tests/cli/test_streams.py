@@ -15,16 +15,26 @@ from lhkit import settings as settings_module
 from lhkit.__main__ import main
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.finish import finish
+from lhkit.harness.authoring.reference import gold_model
+from lhkit.harness.running.run import replay
+from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.slow
 
-EVAL = "-m lhkit eval --model gold --limit 1"
+EVAL = "-m lhkit eval one.yaml --model gold"
+SCENARIO = """
+- id: one
+  ac: AC-5
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: 내 습관은?, expect: {calls: [{tool: list_habits}]}}]
+"""
 
 
 def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
     """Run a line of bash in which `$PY` is this Python, with folders of its own."""
     own = {"LHKIT_CACHE_DIR": str(folder / "cache"), "LHKIT_DATA_DIR": str(folder / "data")}
+    (folder / "one.yaml").write_text(SCENARIO, encoding="utf-8")
     return subprocess.run(
         ["/bin/bash", "-c", line],
         cwd=folder,
@@ -34,26 +44,29 @@ def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize(
-    "variables",
+    ("variables", "command"),
     [
-        {"PYTHONIOENCODING": "ascii"},
-        {"PYTHONIOENCODING": "cp949"},
-        {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        ({"PYTHONIOENCODING": "ascii"}, EVAL),
+        ({"PYTHONIOENCODING": "cp949"}, "-m lhkit report made --markdown -"),
+        ({"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, EVAL),
     ],
-    ids=lambda variables: "-".join(variables.values()),
+    ids=["ascii", "cp949", "posix"],
 )
-def test_eval_escapes_letters_that_the_console_cannot_encode(
-    variables: dict[str, str], tmp_path: Path
+async def test_commands_escape_letters_that_the_console_cannot_encode(
+    variables: dict[str, str], command: str, tmp_path: Path
 ) -> None:
-    ran = shell(
-        f"$PY {EVAL} && $PY -m lhkit report runs/gold-json --markdown -", tmp_path, **variables
-    )
+    if "report" in command:
+        (tmp_path / "one.yaml").write_text(SCENARIO, encoding="utf-8")
+        scenarios = load_scenarios([tmp_path / "one.yaml"])
+        await replay(scenarios, gold_model, run_dir=tmp_path / "made", progress=False)
+    ran = shell(f"$PY {command}", tmp_path, **variables)
     assert (ran.returncode, b"Traceback" in ran.stderr) == (0, False), ran.stderr
-    assert b"\\u2013" in ran.stdout or b"\\u2705" in ran.stdout
+    assert (b"\\u2705" if "report" in command else b"\\u2013") in ran.stdout
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
 def test_eval_ends_with_its_own_code_where_streams_are_closed(closed: str, tmp_path: Path) -> None:
     ran = shell(f"$PY {EVAL} {closed}", tmp_path)
     assert (ran.returncode, b"Traceback" in ran.stderr) == (0, False), ran.stderr

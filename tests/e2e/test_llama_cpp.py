@@ -28,11 +28,9 @@ pytestmark = [
 ]
 
 BOS_ID = 2
-SAID = (
-    "안녕! 카페인 줄이는 습관 찾아줘",
-    "What habits do I have? 😀👩‍👩‍👧 café",
-    "  두  칸   띄고\t\t탭\n\n\n줄바꿈 뷁 ㅋㅋㅋ 日本語",
-)
+SPACED = "  두  칸   띄고\t\t탭\n\n\n줄바꿈 뷁 ㅋㅋㅋ 日本語"
+MIXED = f"{SPACED} What habits do I have? 😀👩‍👩‍👧 café. 안녕! 카페인 줄이는 습관 찾아줘"
+"""What tokenizers and their settings read differently, in one text."""
 
 
 def request_of(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:

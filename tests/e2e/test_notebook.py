@@ -11,7 +11,12 @@ import pytest
 from lhkit.models.base import ChatModel
 from tests.children import LOAD_NBVAL
 
-pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.model,
+    pytest.mark.nightly,
+    pytest.mark.timeout(900),
+]
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = "LIVE = False"

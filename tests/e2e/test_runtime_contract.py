@@ -22,7 +22,7 @@ from lhkit.models.serving.llama_cpp_server import PARALLEL
 from lhkit.models.weights.weights import ensure_tuned
 from lhkit.settings import Settings
 from tests.e2e.test_gemma import running_requests
-from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, request_of
+from tests.e2e.test_llama_cpp import BOS_ID, MIXED, SPACED, answered, request_of
 
 pytestmark = [
     pytest.mark.anyio,
@@ -82,12 +82,11 @@ async def until_idle(model: ChatModel, row: Row) -> None:
             pass  # asking takes its time
 
 
-@pytest.mark.parametrize("text", SAID)
 async def test_runtime_prompt_tokens_match_with_one_bos(
-    served: ChatModel, row: Row, settings: Settings, text: str
+    served: ChatModel, row: Row, settings: Settings
 ) -> None:
     """Of all runtimes: so each reads it as vLLM does."""
-    _, last = await answered(served, request_of(text, max_tokens=1))
+    _, last = await answered(served, request_of(MIXED, max_tokens=1))
     folder = await ensure_tuned(settings.cache_dir)
     from tokenizers import Tokenizer
 
@@ -113,7 +112,7 @@ async def test_runtime_stops_at_end_of_turn(served: ChatModel, row: Row) -> None
 
 async def test_runtime_stream_matches_the_text(served: ChatModel) -> None:
     """To a question that gets words: of the others some get a call, which is not streamed."""
-    words, last = await answered(served, request_of(SAID[-1], max_tokens=24, is_bare=True))
+    words, last = await answered(served, request_of(SPACED, max_tokens=24, is_bare=True))
     assert len(words) > 1
     assert "".join(words).strip() == last.text.strip()
 
@@ -125,7 +124,7 @@ async def test_runtime_limits_tokens(served: ChatModel) -> None:
 
 async def test_runtime_greedy_is_reproducible_and_cached(served: ChatModel, row: Row) -> None:
     """Behind a first time that fills the cache: one that reads all sums in another order."""
-    request = request_of("카페인 줄이는 법 찾아줘")
+    request = request_of("카페인 줄이는 법 찾아줘", max_tokens=16)
     _, second, third = [(await answered(served, request))[1] for _ in range(3)]
     assert second.raw_text == third.raw_text != ""
     assert second.token_ids == third.token_ids
@@ -137,7 +136,7 @@ async def test_runtime_greedy_is_reproducible_and_cached(served: ChatModel, row:
 
 
 async def test_runtime_timings(served: ChatModel) -> None:
-    _, last = await answered(served, request_of("안녕!", is_bare=True))
+    _, last = await answered(served, request_of("안녕!", max_tokens=4, is_bare=True))
     first_s, last_s = last.timing.first_token_s, last.timing.last_token_s
     assert first_s is not None
     assert last_s is not None

@@ -21,6 +21,8 @@ from lhkit.toolset import Session
 from tests.children import unused_port
 
 LEDGER = Path(__file__).with_name("ledger.py")
+SMALL_SERVER = Path(__file__).with_name("small_server.py")
+"""A ledger without elicitation and the SDK, which starts at once."""
 
 START_S = 120.0  # the machine may be busy: only a server that says nothing is one that hangs
 

@@ -2,16 +2,15 @@
 
 import json
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lhkit.__main__ import main
 from lhkit.harness.results.results import Run
-from tests.children import search_paths
-from tests.mcp.conftest import START_S
+from tests.mcp.conftest import SMALL_SERVER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -48,15 +47,15 @@ SCENARIOS = """
       reply: {contains_any: [nothing], claims: none}
       gold: {say: "You cancelled, so nothing was done."}
 """
-FILES_SERVER = shlex.join([sys.executable, str(Path(__file__).with_name("files_server.py"))])
+FILES_SERVER = shlex.join([sys.executable, str(SMALL_SERVER)])
 
-Lhkit = Callable[..., str]
+Lhkit = Callable[..., None]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with a declaration of a file server, and what goes with it."""
-    words = json.dumps(f"{FILES_SERVER} {{folder}}")
+    words = json.dumps(f"{FILES_SERVER} {{folder}}/no-ledger.txt")
     declared = DECLARATION.format(server=words, start_s=START_S)
     files = {"toml": declared, "yaml": SCENARIOS}
     for ending, text in files.items():
@@ -65,35 +64,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lhkit(folder: Path) -> Lhkit:
-    """Return a function that runs `lhkit` in the folder and returns its output."""
+def lhkit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lhkit:
+    """Return a function that runs `lhkit` in the folder, with nothing of the person's own."""
+    for kind in ("DATA", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"LHKIT_{kind}_DIR", str(folder / kind.lower()))
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    monkeypatch.chdir(folder)
 
-    def run(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "lhkit", *words],
-            cwd=folder,
-            env=environment(folder),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def run(*words: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["lhkit", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert left.value.code == 0
 
     return run
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return where a command finds what, and nothing of the person's own."""
-    kinds = ("DATA", "CACHE", "CONFIG")
-    return {
-        **search_paths(),
-        **{f"LHKIT_{kind}_DIR": str(folder / kind.lower()) for kind in kinds},
-        "LHKIT_LOCALE": "en",
-        "HOME": str(folder),
-        "LANG": "C.UTF-8",
-        "COLUMNS": "200",
-    }
 
 
 OWN = ("--toolset", "mcp:notes.toml")

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
-from tests.mcp.conftest import LEDGER, START_S
+from tests.mcp.conftest import SMALL_SERVER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -26,7 +26,7 @@ CLAIMS = {"add_entry": {"en": ["added"], "ko": ["적었"]}}
 def own() -> McpToolset:
     """Return a ledger whose file is in a folder of the session."""
     return McpToolset(
-        server=shlex.join([sys.executable, str(LEDGER), "{folder}/ledger.txt"]),
+        server=shlex.join([sys.executable, str(SMALL_SERVER), "{folder}/ledger.txt"]),
         folder="/books",
         start_s=START_S,
         reads=["read_entries"],
@@ -75,20 +75,9 @@ async def test_dead_server_makes_only_its_sample_invalid(own: McpToolset) -> Non
     assert "the MCP server" in reason
 
 
-async def test_server_version_is_in_manifest_and_hash(own: McpToolset, tmp_path: Path) -> None:
-    older = tmp_path / "older.py"
-    text = LEDGER.read_text(encoding="utf-8")
-    older.write_text(text.replace('version="7.1"', 'version="7.0"'), encoding="utf-8")
-    words = shlex.join([sys.executable, str(older), "{folder}/ledger.txt"])
-    before = McpToolset(
-        server=words,
-        folder="/books",
-        start_s=START_S,
-        reads=own.reads,
-        state=own.state,
-        claims=CLAIMS,
-    )
-    plans = [plan_run([scenario(1)], gold_model, each, repeats=1) for each in (own, before, own)]
+async def test_server_version_is_in_manifest_and_hash(own: McpToolset) -> None:
+    older = replace(own, server=f"{own.server} 7.0")
+    plans = [plan_run([scenario(1)], gold_model, each, repeats=1) for each in (own, older, own)]
     facts = [dict(plan.manifest.locales["en"].runs_on) for plan in plans]
     assert facts[0] == {"server": "ledger", "version": "7.1"}
     assert facts[1] == {"server": "ledger", "version": "7.0"}

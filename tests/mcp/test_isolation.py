@@ -1,9 +1,7 @@
 """Servers whose sessions share real data: no tool is called without approval."""
 
 import json
-import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.__main__ import main
 from lhkit.base.errors import NotIsolatedError, UsageError
 from lhkit.harness.authoring.checks import Level
 from lhkit.harness.authoring.lint import lint
@@ -35,7 +34,7 @@ from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.toolset import WrappedToolset, isolation_issue, load, opened, read_state
-from tests.mcp.conftest import LEDGER, START_S, written
+from tests.mcp.conftest import SMALL_SERVER, START_S, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -54,6 +53,11 @@ RENT = """\
 
 
 @pytest.fixture
+def command(file: Path) -> str:
+    return shlex.join([sys.executable, str(SMALL_SERVER), str(file)])
+
+
+@pytest.fixture
 def scenarios(tmp_path: Path) -> Path:
     path = tmp_path / "rent.yaml"
     path.write_text(RENT, encoding="utf-8")
@@ -61,27 +65,15 @@ def scenarios(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def declared(tmp_path: Path, file: Path) -> Callable[[str], str]:
+def declared(tmp_path: Path, command: str) -> Callable[[str], str]:
     """Return a function that writes a TOML with more lines and returns the reference to it."""
 
     def made(more: str = "") -> str:
-        words = shlex.join([sys.executable, str(LEDGER), str(file)])
         toml = tmp_path / "ledger.toml"
-        toml.write_text(f"server = {json.dumps(words)}\nstart_s = {START_S}\n{more}\n")
+        toml.write_text(f"server = {json.dumps(command)}\nstart_s = {START_S}\n{more}\n")
         return f"mcp:{toml}"
 
     return made
-
-
-def lhkit(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lhkit", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": "3000", "LHKIT_LOCALE": "en"},  # noqa: TID251 - for the child
-    )
 
 
 def rent(**fields: Any) -> Scenario:
@@ -153,15 +145,23 @@ async def test_lint_runs_on_an_isolated_server(scenarios: Path, ledger: Ledger, 
     assert written(file) != ""
 
 
-@pytest.mark.parametrize("command", ["mutate", "eval --model gold --runs-dir"])
 def test_commands_refuse_reference_calls_on_a_shared_server(
-    scenarios: Path, declared: Callable[[str], str], file: Path, tmp_path: Path, command: str
+    scenarios: Path,
+    declared: Callable[[str], str],
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    words = [*command.split(), *([str(tmp_path / "runs")] if "runs" in command else [])]
-    done = lhkit(*words, str(scenarios), "--toolset", declared(""))
-    assert written(file) == ""
-    assert done.returncode == 2, done
-    assert "isolated = true" in done.stderr
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    for words in (["mutate"], ["eval", "--model", "gold", "--runs-dir", str(tmp_path / "runs")]):
+        given = ["lhkit", *words, str(scenarios), "--toolset", declared("")]
+        monkeypatch.setattr(sys, "argv", given)
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert written(file) == ""
+        said = " ".join(capfd.readouterr().err.split())
+        assert (left.value.code, "isolated = true" in said) == (2, True), (words, said)
 
 
 @pytest.mark.parametrize("stress", ["", "shuffle"])

@@ -1,8 +1,8 @@
 """`lhkit mcp serve`: lhkit's tools for other clients, with confirmed writes."""
 
-import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,17 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
+from lhkit.__main__ import main
+from lhkit.cli.mcp import McpServeOptions, serve_tools
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.confirm.policy import ApprovalPolicy, Measured, ToolRule, tool_sha256
 from lhkit.conversation.tool_results import ToolOk
+from lhkit.mcp import serving
 from lhkit.mcp.toolset import McpToolset
+from lhkit.settings import Settings
 from lhkit.toolset import load, opened, registry_of, source_sha256
 from tests.mcp.conftest import START_S, Writer, dispatched, written
 
@@ -54,6 +59,9 @@ def drop() -> dict:
 '''
 
 
+Near = Callable[..., Client]
+
+
 class Asked:
     """A client's person, who answers all questions so."""
 
@@ -83,18 +91,40 @@ def words(tmp_path: Path, file: Path) -> list[str]:
 
 
 def client(words: list[str], *more: str, **options: Any) -> Client:
+    """Return a client of the command in a process of its own."""
     server = StdioServerParameters(
         command=words[0], args=[*words[1:], *more], cwd=Path(__file__).parents[2]
     )
     return Client(stdio_client(server), cache=None, **options)
 
 
+@pytest.fixture
+def near(words: list[str], monkeypatch: pytest.MonkeyPatch) -> Near:
+    """Return a function that returns a client of the same command in this process."""
+
+    @asynccontextmanager
+    async def streams(options: McpServeOptions) -> AsyncIterator[Any]:
+        async with create_client_server_memory_streams() as (ours, theirs):
+            monkeypatch.setattr(serving, "stdio_server", lambda: nullcontext(theirs))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve_tools, options, Settings())
+                yield ours
+                await ours[1].aclose()  # which ends the command
+
+    def made(mode: Any, person: Any = None, **given: Any) -> Client:
+        toolset = words[words.index("--toolset") + 1]
+        options = McpServeOptions(toolset=toolset, locale="en", **given)
+        return Client(streams(options), cache=None, mode=mode, elicitation_callback=person)
+
+    return made
+
+
 def text_of(result: Any) -> str:
     return str(result.content[0].text)
 
 
-async def test_serving_lists_schemas_and_hints(words: list[str]) -> None:
-    async with client(words, mode="legacy") as served:
+async def test_serving_lists_schemas_and_hints(words: list[str], file: Path) -> None:
+    async with client(words, "--allow-writes", mode="legacy") as served:
         listed = {tool.name: tool for tool in (await served.list_tools()).tools}
         assert served.server_info is not None
         assert served.server_info.name == "tools"
@@ -112,6 +142,8 @@ async def test_serving_lists_schemas_and_hints(words: list[str]) -> None:
         assert text_of(wrong).startswith("validation: ")
         unknown = await served.call_tool("nothing", {})
         assert text_of(unknown).startswith("unknown_tool: ")
+        await served.call_tool("write", {"text": "rent"})
+    assert written(file) == "rent"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -139,16 +171,16 @@ async def test_serving_writes_only_after_elicitation(
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_takes_a_reason_and_shows_an_edit_before_it_runs(
-    words: list[str], file: Path, mode: str
+    near: Near, file: Path, mode: str
 ) -> None:
     person = Asked("accept", run=False, user_message="not today")
-    async with client(words, mode=mode, elicitation_callback=person) as served:
+    async with near(mode, person) as served:
         done = await served.call_tool("write", {"text": "rent"})
         assert text_of(done) == "cancelled: user did not confirm"
         assert done.content[1].text == '{"user_message":"not today"}'
     assert written(file) == ""
     person = Asked("accept", **{"run": True, "args.text": "rent 2"})
-    async with client(words, mode=mode, elicitation_callback=person) as served:
+    async with near(mode, person) as served:
         done = await served.call_tool("write", {"text": "rent"})
         assert done.structured_content == {"written": "rent 2"}
         assert done.content[1].text == '{"edited":{"text":"rent 2"}}'
@@ -159,10 +191,10 @@ async def test_serving_takes_a_reason_and_shows_an_edit_before_it_runs(
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_question_escapes_invisible_characters(
-    words: list[str], file: Path, mode: str
+    near: Near, file: Path, mode: str
 ) -> None:
     person, text = Asked("accept", run=True), "re\u202ent\x9b\u200b\u2028\u3164\xa0"
-    async with client(words, mode=mode, elicitation_callback=person) as served:
+    async with near(mode, person) as served:
         await served.call_tool("write", {"text": text})
     (question,) = person.questions
     assert "re\\u202ent\\x9b\\u200b\\u2028\\u3164\\xa0" in question
@@ -172,22 +204,22 @@ async def test_serving_question_escapes_invisible_characters(
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_without_elicitation_needs_allow_writes(
-    words: list[str], file: Path, mode: str
+    near: Near, file: Path, mode: str
 ) -> None:
-    async with client(words, mode=mode) as served:
+    async with near(mode) as served:
         done = await served.call_tool("write", {"text": "rent"})
         assert done.is_error
         assert "--allow-writes" in text_of(done)
     assert written(file) == ""
-    async with client(words, "--allow-writes", mode=mode) as served:
+    async with near(mode, allow_writes=True) as served:
         await served.call_tool("write", {"text": "rent"})
     assert written(file) == "rent"
 
 
-async def test_serving_answer_is_bound_to_the_arguments(words: list[str], file: Path) -> None:
+async def test_serving_answer_is_bound_to_the_arguments(near: Near, file: Path) -> None:
     yes = {"run": ElicitResult(action="accept", content={"run": True})}
     person = Asked("accept", run=True)
-    async with client(words, mode="auto", elicitation_callback=person) as served:
+    async with near("auto", person) as served:
         call = served.session.call_tool
         unasked = await call("write", {"text": "a"}, input_responses=yes, allow_input_required=True)
         assert isinstance(unasked, InputRequiredResult)
@@ -220,21 +252,19 @@ async def test_serving_works_with_lhkit_as_client(words: list[str], file: Path) 
     assert written(file) == "rent"
 
 
-def test_serving_reports_a_missing_toolset(words: list[str]) -> None:
-    done = subprocess.run(
-        [*words[:-3], "no.py:x"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no Python file no.py" in done.stderr
+def test_serving_reports_a_missing_toolset(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["lhkit", "mcp", "serve", "--toolset", "no.py:x"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    out, err = capfd.readouterr()
+    assert (left.value.code, out) == (2, "")
+    assert "no Python file no.py" in err
 
 
-def approvals(words: list[str], folder: Path, *, description: str = "Write it down.") -> list[str]:
-    """Return the options of a policy that lets the notes be written unasked."""
+def approvals(words: list[str], folder: Path, *, description: str = "Write it down.") -> Path:
+    """Write a policy that lets the notes be written unasked."""
     reference = words[words.index("--toolset") + 1]
     toolset = load(reference)
     tools = registry_of(toolset, {}, "en")
@@ -256,26 +286,27 @@ def approvals(words: list[str], folder: Path, *, description: str = "Write it do
         risk=0.02, confidence=0.95, runs=("x",), measured={"en": measured}, tools={"write": rule}
     )
     policy.write(folder / "approvals.toml")
-    return ["--approvals", str(folder / "approvals.toml")]
+    return folder / "approvals.toml"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_runs_unasked_only_if_the_user_says_that_the_client_is_the_measured_one(
-    words: list[str], file: Path, tmp_path: Path, mode: str
+    near: Near, words: list[str], file: Path, tmp_path: Path, mode: str
 ) -> None:
     given = approvals(words, tmp_path)
     no = Asked("accept", run=False)
-    for more, questions, text in (
-        ((), 1, ""),
-        (given, 1, ""),
-        ((*given, "--measured-client"), 0, "rent"),
-    ):
-        async with client(words, *more, mode=mode, elicitation_callback=no) as served:
+    rows: list[tuple[dict[str, Any], int, str]] = [
+        ({}, 1, ""),
+        ({"approvals": given}, 1, ""),
+        ({"approvals": given, "is_measured_client": True}, 0, "rent"),
+    ]
+    for options, questions, text in rows:
+        async with near(mode, no, **options) as served:
             await served.call_tool("write", {"text": "rent"})
         assert (len(no.questions), written(file)) == (questions, text)
         no.questions.clear()
-    other = [*approvals(words, tmp_path, description="Write it."), "--measured-client"]
-    async with client(words, *other, mode=mode, elicitation_callback=no) as served:
+    other = approvals(words, tmp_path, description="Write it.")
+    async with near(mode, no, approvals=other, is_measured_client=True) as served:
         await served.call_tool("write", {"text": "other"})
     assert (len(no.questions), written(file)) == (1, "rent")
 
@@ -283,9 +314,9 @@ async def test_serving_runs_unasked_only_if_the_user_says_that_the_client_is_the
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("ending", ["declined", "failed", "cancelled", "open"])
 async def test_serving_asks_about_all_while_and_after_a_question_without_a_yes(
-    words: list[str], file: Path, tmp_path: Path, mode: str, ending: str
+    near: Near, words: list[str], file: Path, tmp_path: Path, mode: str, ending: str
 ) -> None:
-    given = [*approvals(words, tmp_path), "--measured-client"]
+    given = approvals(words, tmp_path)
     is_asked, is_over, done = anyio.Event(), anyio.Event(), list[Any]()
 
     class Slow(Asked):
@@ -298,7 +329,7 @@ async def test_serving_asks_about_all_while_and_after_a_question_without_a_yes(
             return await super().__call__(context, params)
 
     person = Slow("decline")
-    async with client(words, *given, mode=mode, elicitation_callback=person) as served:
+    async with near(mode, person, approvals=given, is_measured_client=True) as served:
 
         async def drop() -> None:
             with suppress(Exception):  # of the failing client
@@ -323,21 +354,16 @@ async def test_serving_asks_about_all_while_and_after_a_question_without_a_yes(
     assert written(file) == ""
 
 
-def test_serving_says_at_the_start_why_a_policy_does_not_apply(
-    words: list[str], tmp_path: Path
+async def test_serving_says_at_the_start_why_a_policy_does_not_apply(
+    near: Near, words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    given = approvals(words, tmp_path)
-    said = [
-        subprocess.run(
-            [*words, *given, *more],
-            input="",
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=Path(__file__).parents[2],
-        )
-        for more in ((), ("--measured-client",))
-    ]
-    assert [each.stdout for each in said] == ["", ""]
-    assert "lhkit cannot see the client's model and prompt" in said[0].stderr
-    assert "these run without asking, at a risk of at most 2%: write" in said[1].stderr
+    file = approvals(words, tmp_path)
+    async with near("legacy", approvals=file):
+        pass
+    out, err = capfd.readouterr()
+    assert (out, "cannot see the client's model and prompt" in err) == ("", True), err
+    said = await anyio.run_process(
+        [*words, "--approvals", str(file), "--measured-client"], cwd=Path(__file__).parents[2]
+    )
+    assert said.stdout == b""
+    assert b"these run without asking, at a risk of at most 2%: write" in said.stderr

@@ -1,8 +1,10 @@
 """Import time: commands and the package load no heavy libraries that they do not use."""
 
 import ast
+import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,7 @@ def find_modules() -> dict[str, Path]:
     return files
 
 
+@cache
 def imported_names(file: Path) -> list[str]:
     """Return all modules and names that a file imports, including inside functions."""
     named: list[str] = []
@@ -155,53 +158,62 @@ EXTRAS = {
     "mcp": ("mcp", "httpx2"),
     "notebook": ("anywidget", "ipywidgets"),
 }
-WITHOUT = "import sys; sys.modules.update(dict.fromkeys({missing!r})); {code}"
+WITHOUT = """
+import contextlib, io, json, sys, traceback
+missing, rows = json.loads(sys.argv[1])
+sys.modules.update(dict.fromkeys(missing))
+ended = []
+for code, args in rows:
+    sys.argv, shown, status = ["lhkit", *args.split()], io.StringIO(), 0
+    with contextlib.redirect_stderr(shown), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            exec(code, {})
+        except SystemExit as left:
+            status = left.code
+        except Exception:
+            traceback.print_exc()
+            status = 1
+    ended.append((status or 0, shown.getvalue()))
+json.dump(ended, sys.stdout)
+"""
 PANEL = "from lhkit.notebook import demo_panel"
 FRAME = "import lhkit; lhkit.Run.load('runs/a').turns"
 
 
-def run(folder: Path, code: str, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", code, *args]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+ROWS = [
+    ("", COMMAND, "eval one.yaml --model gold --name a"),
+    ("", COMMAND, "report runs/a --markdown a.md --junit a.xml"),
+    ("eval", COMMAND, "eval one.yaml --model gold --repeats 2"),
+    ("eval", COMMAND, "eval one.yaml --model gold --name c --baseline runs/a"),
+    ("eval", COMMAND, "eval one.yaml --model gold --name c --html c.html"),
+    ("eval", COMMAND, "compare runs/a runs/a"),
+    ("eval", COMMAND, "compare runs/a runs/a --max-regressions 0"),
+    ("eval", COMMAND, "report --history runs"),
+    ("eval", COMMAND, "export runs/a --otel spans.jsonl"),
+    ("eval", COMMAND, "report runs/a"),
+    ("eval", FRAME, ""),
+    ("mcp", COMMAND, "mcp serve"),
+    ("mcp", COMMAND, "prompt --toolset mcp:nothing"),
+    ("notebook", PANEL, ""),
+]
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a scenario and the run `a` of it."""
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "one.yaml").write_text(SCENARIO, encoding="utf-8")
-    made = run(folder, COMMAND, "eval", "one.yaml", "--model", "gold", "--name", "a")
-    assert made.returncode == 0, made.stderr
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("extra", "code", "args"),
-    [
-        ("", COMMAND, "eval one.yaml --model gold --name b"),
-        ("", COMMAND, "report runs/a --markdown a.md --junit a.xml"),
-        ("eval", COMMAND, "eval one.yaml --model gold --repeats 2"),
-        ("eval", COMMAND, "eval one.yaml --model gold --name c --baseline runs/a"),
-        ("eval", COMMAND, "eval one.yaml --model gold --name c --html c.html"),
-        ("eval", COMMAND, "compare runs/a runs/a"),
-        ("eval", COMMAND, "compare runs/a runs/a --max-regressions 0"),
-        ("eval", COMMAND, "report --history runs"),
-        ("eval", COMMAND, "export runs/a --otel spans.jsonl"),
-        ("eval", COMMAND, "report runs/a"),
-        ("eval", FRAME, ""),
-        ("mcp", COMMAND, "mcp serve"),
-        ("mcp", COMMAND, "prompt --toolset mcp:nothing"),
-        ("notebook", PANEL, ""),
-    ],
-)
-def test_missing_extra_is_named(extra: str, code: str, args: str, project: Path) -> None:
+def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one process, which lacks all of them."""
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    (tmp_path / "one.yaml").write_text(SCENARIO, encoding="utf-8")
     missing = [name for names in EXTRAS.values() for name in names]
-    done = run(project, WITHOUT.format(missing=missing, code=code), *args.split())
-    if extra:
-        assert done.returncode == (2 if args else 1), done.stderr
-        assert f"is not installed. Install it with `pip install 'lhkit[{extra}]'`." in done.stderr
-    else:
-        assert done.returncode == 0, done.stderr
+    given = json.dumps([missing, [(code, args) for _, code, args in ROWS]])
+    command = [sys.executable, "-c", WITHOUT, given]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    wrong = []
+    for (extra, code, args), (status, stderr) in zip(ROWS, json.loads(done.stdout), strict=True):
+        advice = f"is not installed. Install it with `pip install 'lhkit[{extra}]'`."
+        expected = (0 if not extra else 2 if args else 1, bool(extra))
+        if (status, advice in stderr) != expected:
+            wrong.append((code, args, status, stderr))
+    assert wrong == []
 
 
 CLIENT = """

@@ -1,6 +1,6 @@
 """The built wheel in empty environments without the repository, on each Python found here.
 
-At night: the Pythons after the oldest, and each extra by itself.
+At night: the Pythons after the oldest, each extra by itself, and a project that uses two.
 """
 
 import os
@@ -125,6 +125,7 @@ def test_wheel_without_extras_evaluates_a_new_project(
     assert "3 passed" in run(tmp_path, "bin/python", "-m", "pytest", *options)
 
 
+@NIGHTLY
 def test_wheel_serves_mcp_and_writes_a_report(dist: Path, uv: str, tmp_path: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     install(tmp_path, uv, "3.11", f"{wheel}[mcp,eval]")

@@ -89,6 +89,8 @@ def eval_in(folder: Path, most_bytes: int | None) -> subprocess.CompletedProcess
     return subprocess.run(
         [sys.executable, "-m", "lhkit", *line.split()],
         cwd=folder,
+        # a .pyc that the limit cuts off would break every later process
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: TID251 - for the child
         capture_output=True,
         text=True,
         check=False,

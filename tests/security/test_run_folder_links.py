@@ -24,7 +24,6 @@ from lhkit.harness.records.store import write_manifest
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
-from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.boards.review import Review
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
@@ -44,13 +43,14 @@ NAMES = [
     "reviews/kim.jsonl",
     "reviews/run.lock",
 ]
+SCENARIOS = sorted(Path(__file__).parents[2].glob("datasets/ac/dev/*.yaml"))[0]  # one file
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run folder with one conversation, marked as a user's chat."""
     folder = tmp_path_factory.mktemp("run")
-    scenario = load_scenarios(scenario_paths("all"))[0]
+    scenario = load_scenarios([SCENARIOS])[0]
 
     async def play() -> Run:
         return await replay([scenario], gold_model, run_dir=folder, progress=False)
@@ -95,9 +95,11 @@ COMMANDS: list[Callable[[Path], object]] = [
     lambda run: lhkit("export", str(run), "--inspect", str(run / "log.eval")),
     lambda run: lhkit("export", str(run), "--openai-messages", str(run / "messages.jsonl")),
     lambda run: lhkit("export", str(run), "--otel", str(run / "traces.jsonl")),
-    lambda run: lhkit("rescore", str(run)),
-    lambda run: lhkit("rescore", str(run), "--into", str(run)),
-    lambda run: lhkit("eval", "--model", "gold", "--limit", "1", "--name", run.name),
+    lambda run: lhkit("rescore", str(run), str(SCENARIOS)),
+    lambda run: lhkit("rescore", str(run), str(SCENARIOS), "--into", str(run)),
+    lambda run: lhkit(
+        "eval", str(SCENARIOS), "--model", "gold", "--limit", "1", "--name", run.name
+    ),
     lambda run: lhkit("chats", "list", str(run)),
     label,
     lambda run: lhkit("chats", "forget", "--all", "--in", str(run)),
@@ -125,11 +127,10 @@ OUTPUTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "names",
-    [OUTPUTS, *([name] for name in NAMES if name not in OUTPUTS)],
-    ids=lambda names: names[0],
-)
+GROUPS = [OUTPUTS, *([name] for name in NAMES if name not in OUTPUTS)]
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0])
 def test_no_command_writes_through_a_link_in_a_run_folder(
     theirs: Path, tmp_path: Path, names: list[str]
 ) -> None:
@@ -153,12 +154,13 @@ def test_no_command_writes_through_a_link_in_a_run_folder(
             assert victim.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_command_waits_for_a_pipe_in_a_run_folder(theirs: Path, name: str) -> None:
-    path = theirs / name
-    path.parent.mkdir(exist_ok=True)
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
+@pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0])
+def test_no_command_waits_for_a_pipe_in_a_run_folder(theirs: Path, names: list[str]) -> None:
+    for name in names:
+        path = theirs / name
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
     run_all_commands(theirs)
 
 
@@ -183,7 +185,7 @@ def test_report_names_the_pipe_that_it_refuses(theirs: Path) -> None:
 def test_rescore_refuses_a_link_where_its_folder_would_be(theirs: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     theirs.with_name("theirs-rescored").symlink_to(tmp_path / "elsewhere")
-    assert "--into" in lhkit("rescore", str(theirs)).output
+    assert "--into" in lhkit("rescore", str(theirs), str(SCENARIOS)).output
     assert not list((tmp_path / "elsewhere").iterdir())
 
 

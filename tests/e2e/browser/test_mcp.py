@@ -15,6 +15,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from lhkit.harness.results.results import Run
 from tests.e2e.browser.reading import OLD_MS
+from tests.mcp.conftest import SMALL_SERVER
 from tests.node_servers import server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -48,8 +49,6 @@ panel
 """
 WHO = "print('kernel', os.getpid())"
 
-FILES_SERVER = Path(__file__).parents[2] / "mcp" / "files_server.py"
-
 OpenNotebook = Callable[..., Page]
 
 
@@ -69,7 +68,7 @@ def record(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def page(open_notebook: OpenNotebook, folder: Path, record: Path) -> Page:
-    words = shlex.join([sys.executable, str(FILES_SERVER), str(folder)])
+    words = shlex.join([sys.executable, str(SMALL_SERVER), str(folder / "ledger.txt")])
     path = str(folder / "note.txt")
     opened = open_notebook(PANEL.format(server=words, path=path, record=str(record)), WHO)
     expect(opened.locator(".jp-CodeCell").nth(1)).to_contain_text("kernel")
@@ -96,7 +95,7 @@ def kernel_of(page: Page) -> psutil.Process:
 
 def servers_of(kernel: psutil.Process) -> list[psutil.Process]:
     return [
-        each for each in kernel.children(recursive=True) if FILES_SERVER.name in str(each.cmdline())
+        each for each in kernel.children(recursive=True) if SMALL_SERVER.name in str(each.cmdline())
     ]
 
 
