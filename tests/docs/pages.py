@@ -77,7 +77,10 @@ def _steps(parts: Sequence[str]) -> Iterator[Step]:
 
 
 def run(
-    commands: Sequence[str], folder: Path, environment: Mapping[str, str], first: Path
+    commands: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    first: Path | None = None,
 ) -> tuple[Done, ...]:
     """Run commands in one shell, so that `export` and `$?` mean what they say.
 
@@ -85,17 +88,18 @@ def run(
         commands: lines of a shell.
         folder: where they run.
         environment: their environment, to which search paths are added.
-        first: the first folder of their PATH.
+        first: a folder that goes before the others of their PATH.
     """
     lines = ["exec 2>&1", "code=0"]
     for number, command in enumerate(commands):
         lines += [f"printf '{_BEGIN}{number}{_BEGIN}\\n'", "(exit $code)", command, "code=$?"]
         lines += [f"printf '{_END}%d{_END}' $code"]
     paths = search_paths()
+    search = ":".join([*([str(first)] if first else []), paths["PATH"]])
     shell = subprocess.run(
         ["/bin/bash", "-c", "\n".join(lines)],
         cwd=folder,
-        env={**environment, **paths, "PATH": f"{first}:{paths['PATH']}"},
+        env={**environment, **paths, "PATH": search},
         capture_output=True,
         text=True,
         check=False,
