@@ -18,6 +18,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_ARGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
     *("--disable-component-update", "--disable-sync"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
 
 # No deadlines, since machines are shared. Selected by --hypothesis-profile.

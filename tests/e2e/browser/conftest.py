@@ -16,7 +16,6 @@ from playwright.sync_api import (
     Browser,
     BrowserContext,
     Page,
-    Route,
     expect,
 )
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
@@ -128,7 +127,7 @@ def open_notebook(lab: Lab, context: BrowserContext) -> Iterator[OpenNotebook]:
         page = context.new_page()
         pages.append(page)
         page.requested = []  # type: ignore[attr-defined] - what the page asked for elsewhere
-        page.route(lambda url: not url.startswith(lab.url), lambda route: _refuse(page, route))
+        page.on("request", lambda request: _note(page, request.url, lab))
         show(page, f"{lab.url}/lab/workspaces/{name}/tree/{name}.ipynb?reset")
         run_all(page)
         return page
@@ -139,9 +138,10 @@ def open_notebook(lab: Lab, context: BrowserContext) -> Iterator[OpenNotebook]:
     _end_kernels(lab)
 
 
-def _refuse(page: Page, route: Route) -> None:
-    page.requested.append(route.request.url)  # type: ignore[attr-defined] - see above
-    route.abort()
+def _note(page: Page, url: str, lab: Lab) -> None:
+    """Note what is asked for elsewhere; it is not routed, since that turns off the cache."""
+    if url.startswith("http") and not url.startswith(f"{lab.url}/"):
+        page.requested.append(url)  # type: ignore[attr-defined] - see above
 
 
 _numbers = itertools.count(1)

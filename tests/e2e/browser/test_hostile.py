@@ -128,6 +128,8 @@ def test_hostile_text_in_recorded_chat(open_notebook: OpenNotebook, tmp_path: Pa
     assert_dead(page, ".lhkit-chat, .lhkit-saved")
     error.locator('[data-action="retry"]').click()
     expect(page.locator('[data-role="assistant"] .lhkit-text').last).to_have_text("back again")
+    page.evaluate("() => fetch('http://elsewhere.example/').catch(() => null)")
+    assert page.requested == ["http://elsewhere.example/"]  # type: ignore[attr-defined] - as above
 
 
 def test_hostile_text_in_review(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:
