@@ -31,6 +31,8 @@ _MOST_PARTS = 50
 class _Entry:
     parts: tuple[str, ...]
     """The English text between its values."""
+    longest: str
+    """The longest of the parts, by which a search of all entries is quick."""
     text: str
 
     def values(self, message: str) -> Sequence[tuple[int, int]] | None:
@@ -53,22 +55,18 @@ class _Entry:
 
 
 @cache
-def _entries(locale: str) -> tuple[dict[str, str], tuple[tuple[str, _Entry], ...]]:
-    """Return the translations of whole texts, and those with values, the most specific first.
-
-    Before each of the latter stands its longest part, by which a search of all is quick.
-    """
+def _entries(locale: str) -> tuple[dict[str, str], tuple[_Entry, ...]]:
+    """Return the translations of whole texts, and those with values, the most specific first."""
     source = files(__name__).joinpath(f"{locale}.toml").read_text(encoding="utf-8")
     pairs = {
         english: text for table in tomllib.loads(source).values() for english, text in table.items()
     }
     with_values = [
-        _Entry(tuple(english.split("{}")), text)
-        for english, text in pairs.items()
-        if "{}" in english
+        _Entry(parts=parts, longest=max(parts, key=len), text=text)
+        for parts, text in ((tuple(english.split("{}")), text) for english, text in pairs.items())
+        if len(parts) > 1
     ]
-    in_order = sorted(with_values, key=_specificity, reverse=True)
-    return pairs, tuple((max(entry.parts, key=len), entry) for entry in in_order)
+    return pairs, tuple(sorted(with_values, key=_specificity, reverse=True))
 
 
 def _specificity(entry: _Entry) -> tuple[bool, int]:
@@ -126,8 +124,8 @@ def _match(message: str, locale: str) -> _Match | None:
     pairs, entries = _entries(locale)
     if message in pairs and "{}" not in message:
         return _Match(pairs[message])
-    for longest, entry in entries:
-        if longest in message and (values := entry.values(message)) is not None:
+    for entry in entries:
+        if entry.longest in message and (values := entry.values(message)) is not None:
             return _Match(entry.text, values)
     return None
 
