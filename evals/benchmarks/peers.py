@@ -35,8 +35,17 @@ def peer_python(name: str) -> Path:
         if not finished.exists():
             print(f"creating {folder} for {name}", file=sys.stderr)
             venv.create(folder, clear=True)
-            pip = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(python)]
-            subprocess.run([*pip, "--no-deps", "-r", str(requirements)], check=True)
+            install = [
+                sys.executable,
+                "-m",
+                "uv",
+                "pip",
+                "install",
+                "--quiet",
+                "--python",
+                str(python),
+            ]
+            subprocess.run([*install, "--no-deps", "-r", str(requirements)], check=True)
             finished.touch()
     return python
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 
 import figures
 import peers
@@ -92,10 +93,11 @@ def measure_cpu_s(line: Sequence[str]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def cpu_ratio(cpu_s: dict[str, list[float]], name: str, base: str) -> float:
+def compare(cpu_s: dict[str, list[float]], name: str, base: str) -> Figure:
     """Return the CPU of a command relative to another's, as the median of the rounds."""
     pairs = zip(cpu_s[name], cpu_s[base], strict=True)
-    return statistics.median(measured / unit for measured, unit in pairs)
+    ratio = statistics.median(measured / unit for measured, unit in pairs)
+    return Figure(what=f"{name}, CPU: times that of {base}", value=ratio, unit="×")
 
 
 def build_measurement(
@@ -110,23 +112,9 @@ def build_measurement(
         )
         for name in (IMPORT, WHOLE, VERSION, COMMANDS, HELP, GOLD, PANEL, YARDSTICK)
     ]
-    goals = [
-        Figure(
-            what=f"{name}, CPU: times that of {YARDSTICK}",
-            value=cpu_ratio(cpu_s, name, YARDSTICK),
-            unit="×",
-            at_most=most,
-        )
-        for name, most in GOALS.items()
-    ]
+    goals = [replace(compare(cpu_s, name, YARDSTICK), at_most=most) for name, most in GOALS.items()]
     comparisons = [
-        Figure(
-            what=f"{other}, CPU: times that of {mine}",
-            value=cpu_ratio(cpu_s, other, mine),
-            unit="×",
-            at_least=least,
-        )
-        for other, mine, least in COMPARISONS
+        replace(compare(cpu_s, other, mine), at_least=least) for other, mine, least in COMPARISONS
     ]
     return Measurement(
         title="Start-up: lhkit compared with inspect-ai and pydantic_evals",

@@ -111,6 +111,7 @@ def install(folder: Path, uv: str, python: str, *packages: str) -> None:
 def test_wheel_without_extras_evaluates_a_new_project(
     python: str, dist: Path, uv: str, tmp_path: Path
 ) -> None:
+    # The first is never skipped; the others run at night, on machines that have some of them.
     if python != PYTHONS[0] and not is_here(uv, python):
         pytest.skip(f"no Python {python} is installed here")
     (wheel,) = dist.glob("*.whl")
