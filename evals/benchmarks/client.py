@@ -1,10 +1,10 @@
-"""Measure the CPU of one client process against a local server that streams recorded answers.
+"""Measure one client process against a local server that streams recorded answers.
 
     python evals/benchmarks/client.py runs/dev --against ../before
 
 The server sends the answers of a run folder token by token, as fast as an H200 does. `--against`
-names another checkout, whose client takes turns with this one's. Wall time is not compared: on few
-cores the server, the client and whatever else runs take it from each other.
+names another checkout, whose client takes turns with this one's. Rates mean something only on an idle
+machine, where the server has a core of its own; how late its events were tells.
 """
 
 import argparse
@@ -21,6 +21,8 @@ from typing import Any
 
 from aiohttp import web
 from gpu_load import Job, Load
+
+from lhkit.harness.records.store import read_records
 
 HERE = Path(__file__).parent
 LEVELS = {1: 28, 16: 56, 64: 168}
@@ -42,6 +44,8 @@ class StreamServer:
     pace: tuple[float, float] = PACES[1]
     connections: set[Any] = field(default_factory=set)
     sent: dict[int, list[bytes]] = field(default_factory=dict)
+    late_s: list[float] = field(default_factory=list)
+    """By how much each answer ended later than the pace asks."""
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -68,6 +72,7 @@ class StreamServer:
             await response.write(event)
             due_s += gap_s
             await asyncio.sleep(max(0.0, due_s - asyncio.get_running_loop().time()))
+        self.late_s.append(asyncio.get_running_loop().time() - due_s)
         return response
 
     def _text(self, prompt: str) -> str:
@@ -105,11 +110,10 @@ def _event(payload: Mapping[str, Any]) -> bytes:
 
 def recorded_answers(run: Path) -> dict[str, list[str]]:
     """Return the outputs of the model in a run folder, by user message."""
-    lines = (run / "records.jsonl").read_text(encoding="utf-8").splitlines()
     return {
-        turn["user"]: [call["response"]["raw_text"] for call in turn["model_calls"]]
-        for record in map(json.loads, lines)
-        for turn in record["trajectory"]["turns"]
+        turn.user: [call.response.raw_text for call in turn.model_calls]
+        for record in read_records(run)
+        for turn in record.trajectory.turns
     }
 
 
@@ -131,8 +135,36 @@ async def measure(job: Job, tree: Path) -> Load:
     return Load(**json.loads(output.splitlines()[-1]))
 
 
+@dataclass(kw_only=True)
+class Measured:
+    """What the rounds of one side came to."""
+
+    cpu_ms: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    late_ms: list[float] = field(default_factory=list)
+    used: str = ""
+
+    def add(self, load: Load, server: StreamServer) -> None:
+        """Keep a round."""
+        self.cpu_ms.append(1_000 * load.cpu_s / load.conversations)
+        self.rates.append(load.conversations / (load.ended_s - load.began_s))
+        self.late_ms.append(1_000 * statistics.median(server.late_s))
+        self.used = f"{len(server.connections)} | {load.requests}"
+
+    def row(self, bare: "Measured") -> str:
+        """Return the cells of its row."""
+        rate = statistics.median(self.rates)
+        share = 100 * rate / statistics.median(bare.rates)
+        late = statistics.median(self.late_ms)
+        return f"{rate:.2f} | {share:.0f} % | {_spread(self.cpu_ms)} | {late:.1f} | {self.used}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.1f}, {min(values):.1f}, {max(values):.1f}"
+
+
 async def main() -> None:
-    """Print CPU milliseconds a conversation, of each side at each concurrency."""
+    """Print the rate and the CPU milliseconds a conversation, of each side at each concurrency."""
     parser = argparse.ArgumentParser()
     parser.add_argument("run", type=Path)
     parser.add_argument("--against", type=Path)
@@ -144,20 +176,22 @@ async def main() -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     address = f"http://127.0.0.1:{runner.addresses[0][1]}"
     here = HERE.parents[1]
-    sides = [("lhkit", here), ("bare", here)]
-    sides += [] if options.against is None else [("lhkit", options.against.resolve())]
+    sides = {"lhkit": ("lhkit", here), "bare": ("bare", here)}
+    if options.against is not None:
+        sides["before"] = ("lhkit", options.against.resolve())
     print(
-        "| at once | side | CPU ms a conversation: median, least, most | connections | requests |"
+        "| at once | side | conversations/s | of bare | CPU ms a conversation: median, least, most "
+        "| server late, ms | connections | requests |"
     )
-    print("|--:|---|--:|--:|--:|")
+    print("|--:|---|--:|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as name:
         for at_once, count in LEVELS.items():
             server.pace = PACES[at_once]
-            spent: dict[tuple[str, Path], list[float]] = {side: [] for side in sides}
-            used: dict[tuple[str, Path], str] = {}
+            measured = {label: Measured() for label in sides}
             for number in range(options.rounds):
-                for side, tree in sides:
+                for label, (side, tree) in sides.items():
                     server.connections.clear()
+                    server.late_s.clear()
                     job = Job(
                         side=side,
                         base_url=address,
@@ -165,16 +199,11 @@ async def main() -> None:
                         count=count,
                         at_once=at_once,
                         prompts=f"{name}/{at_once}.jsonl",
-                        folder=f"{name}/{at_once}-{number}-{tree.name}",
+                        folder=f"{name}/{at_once}-{number}-{label}",
                     )
-                    load = await measure(job, tree)
-                    spent[side, tree].append(1_000 * load.cpu_s / load.conversations)
-                    used[side, tree] = f"{len(server.connections)} | {load.requests}"
-            for (side, tree), times in spent.items():
-                low, middle, high = min(times), statistics.median(times), max(times)
-                label = "before" if tree != here else side
-                shown = f"{middle:.1f}, {low:.1f}, {high:.1f}"
-                print(f"| {at_once} | {label} | {shown} | {used[side, tree]} |", flush=True)
+                    measured[label].add(await measure(job, tree), server)
+            for label, each in measured.items():
+                print(f"| {at_once} | {label} | {each.row(measured['bare'])} |", flush=True)
     await runner.cleanup()
 
 
