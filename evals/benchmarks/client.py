@@ -3,8 +3,8 @@
     python evals/benchmarks/client.py runs/dev --against ../before
 
 The server sends the answers of a run folder token by token, as fast as an H200 does. `--against`
-names another checkout, whose client takes turns with this one's. Rates mean something only on an idle
-machine, where the server has a core of its own; how late its events were tells.
+names another checkout, whose client takes turns with this one's. Rates mean something only on an
+idle machine, where the server has a core of its own; how late its events were tells.
 """
 
 import argparse
