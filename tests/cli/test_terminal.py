@@ -440,7 +440,10 @@ async def test_terminal_form_asks_fields_and_reports_invalid_values() -> None:
     ("typed", "answer"),
     [
         (["/decline"], DECLINED),
+        (["Kim", " /decline "], DECLINED),
         (["Kim", "/cancel"], CANCELLED),
+        (["Kim", "", "1", "", "/decline"], DECLINED),
+        (["Kim", "", "1", "", "/cancel"], CANCELLED),
         (["Kim", KeyboardInterrupt], CANCELLED),
         (["Kim"], CANCELLED),  # the end of input
         (["Kim", "", "1", "", "n"], DECLINED),

@@ -120,6 +120,7 @@ ODD_FILES = {
     "no evidence": (changed("upper = 0.014\n", ""), "at most the risk"),
     "no scenarios": (changed("scenarios = 180", "scenarios = 0"), "needs scenarios"),
     "more wrong than proposed": (changed("wrong = 0", "wrong = 999"), "at most proposed"),
+    "more scenarios than proposed": (changed("scenarios = 180", "scenarios = 213"), "at most prop"),
     "half a call": (changed("proposed = 212", "proposed = 0.5"), "tools.log.proposed: "),
     "negative": (changed("wrong = 0", "wrong = -1"), "tools.log.wrong: "),
     "rule for no tool": (TOML.replace('[tools."log"]', '[tools."lag"]'), "measured tools"),

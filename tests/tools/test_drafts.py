@@ -77,6 +77,49 @@ def test_registry_upgrades_a_schema_of_an_older_draft(
         assert isinstance(verdict, Accepted) == is_valid, verdict
 
 
+NULLABLE: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
+    (STRING, ["a", None], [1]),
+    ({"type": ["string", "integer"]}, ["a", 1, None], [1.5]),
+    ({"type": ["string", "null"]}, ["a", None], [1]),
+    ({"enum": ["a"]}, ["a", None], ["b"]),
+    ({"type": "string", "enum": ["a", None]}, ["a", None], ["b"]),
+    ({"const": "a"}, ["a", None], ["b"]),
+    ({"const": "a", "enum": ["a", "b"]}, ["a"], ["b", None]),
+    ({"anyOf": [STRING, INTEGER]}, ["a", 1, None], [1.5]),
+    ({"oneOf": [STRING, INTEGER]}, ["a", 1, None], [1.5]),
+    ({"anyOf": [STRING, INTEGER], "not": {"const": "b"}}, ["a", 1, None], [1.5, "b"]),
+    ({"$ref": "#/$defs/N"}, [1, None], ["a"]),
+]
+
+
+@check_rows(("value", "fitting", "others"), NULLABLE)
+def test_nullable_value_may_be_null(
+    value: dict[str, Any], fitting: list[Any], others: list[Any]
+) -> None:
+    schema = {**bare(**value, nullable=True), "$defs": {"N": INTEGER}}
+    validator = ToolRegistry([echo_tool(parameters=schema)]).validator("echo")
+    for each in [*fitting, *others]:
+        assert isinstance(validator.check({"v": each}), Accepted) == (each in fitting), each
+
+
+def test_nullable_choices_name_null_once() -> None:
+    registry = ToolRegistry([echo_tool(parameters=bare(enum=["a", None], nullable=True))])
+    assert registry["echo"].parameters["properties"]["v"] == {"enum": ["a", None]}
+
+
+def test_value_that_is_not_nullable_may_not_be_null() -> None:
+    schema = bare(**STRING, nullable=False)
+    validator = ToolRegistry([echo_tool(parameters=schema)]).validator("echo")
+    assert not isinstance(validator.check({"v": None}), Accepted)
+
+
+def test_nullable_arguments_are_an_object_in_any_case() -> None:
+    for is_nullable in (True, False):
+        registry = ToolRegistry([echo_tool(parameters={**bare(**STRING), "nullable": is_nullable})])
+        assert registry["echo"].parameters == bare(**STRING)
+        assert not isinstance(registry.validator("echo").check(None), Accepted)
+
+
 @check_rows(
     ("schema", "fitting", "other"),
     [

@@ -16,6 +16,7 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -522,6 +523,16 @@ async def test_float_takes_each_number_that_it_can_be(value: Any) -> None:
     registry, ran = tool_of(measure)
     _, cards, _ = await dispatched(registry, {"x": value})
     assert cards[0].args == ran[0] == {"x": value}
+
+
+async def test_big_integer_that_becomes_a_list_is_no_error() -> None:
+    listed = BeforeValidator(lambda given: [given], json_schema_input_type=int)
+
+    def measure(x: Annotated[list[int], listed]) -> None: ...
+
+    registry, ran = tool_of(measure)
+    await dispatched(registry, {"x": 2**53 + 1})
+    assert ran == [{"x": [2**53 + 1]}]
 
 
 async def test_secret_default_runs_as_it_is() -> None:
