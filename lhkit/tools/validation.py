@@ -287,13 +287,13 @@ class ArgumentValidator:
         return read_only_json({**args, **unchanged.args}), prepared
 
     def _with_schema_defaults(self, args: Mapping[str, JSON]) -> dict[str, JSON]:
-        """Return the arguments with the defaults of the schema that it accepts."""
+        """Return accepted arguments with the defaults of the schema that it accepts."""
 
         def fits(branch: Any, value: Any) -> bool:
             return bool(self._validator.evolve(schema=branch).is_valid(value))
 
         filled: dict[str, JSON] = fill_defaults(args, SchemaNode.of(self._schema), fits)
-        if self._validator.is_valid(filled):
+        if filled == args or self._validator.is_valid(filled):
             return filled
         valid = dict(args)
         for name, value in filled.items():
