@@ -25,10 +25,10 @@ from gpu_load import Job, Load
 from lhkit.harness.records.store import read_records
 
 HERE = Path(__file__).parent
-LEVELS = {1: 28, 16: 56, 64: 168}
+LEVELS = {1: 42, 16: 224, 64: 504, 256: 1_008}
 """Number of conversations by concurrency."""
 
-PACES = {1: (0.020, 0.0025), 16: (0.035, 0.0045), 64: (0.110, 0.009)}
+PACES = {1: (0.020, 0.0025), 16: (0.035, 0.0045), 64: (0.110, 0.009), 256: (0.830, 0.014)}
 """Seconds until the first token and between tokens, of vLLM on an H200, by concurrency."""
 
 _END_OF_TURN = 106
@@ -117,22 +117,57 @@ def recorded_answers(run: Path) -> dict[str, list[str]]:
     }
 
 
-async def measure(job: Job, tree: Path) -> Load:
-    """Run a job with the client of a checkout, in a process of its own.
+async def measure(jobs: Sequence[Job], tree: Path) -> list[Load]:
+    """Run jobs with the client of a checkout, each in a process of its own, all at the same time.
 
     Raises:
-        AssertionError: the process failed.
+        AssertionError: a process failed.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(tree / "evals/benchmarks/gpu_load.py")),
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    output, _ = await process.communicate(f"{json.dumps(asdict(job))}\n\n".encode())
-    if process.returncode:
-        raise AssertionError(f"{job.side} exited with {process.returncode}")
-    return Load(**json.loads(output.splitlines()[-1]))
+    processes = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, str(tree / "evals/benchmarks/gpu_load.py")),
+            env={**os.environ, "PYTHONPATH": str(tree)},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for _ in jobs
+    ]
+    for process, job in zip(processes, jobs, strict=True):
+        process.stdin.write(f"{json.dumps(asdict(job))}\n".encode())  # type: ignore[union-attr]
+    for process in processes:
+        ready = await process.stdout.readline()  # type: ignore[union-attr]
+        if ready != b"ready\n":
+            raise AssertionError(f"a process of {jobs[0].side} did not start: {ready!r}")
+    outputs = await asyncio.gather(*(process.communicate(b"\n") for process in processes))
+    if any(process.returncode for process in processes):
+        raise AssertionError(f"a process of {jobs[0].side} failed")
+    return [Load(**json.loads(output.splitlines()[-1])) for output, _ in outputs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A client: which one, of which checkout, in how many processes."""
+
+    client: str
+    tree: Path
+    processes: int = 1
+
+    def jobs(self, address: str, at_once: int, prompts: str, folder: str) -> list[Job]:
+        """Return the job of each process; the bare client reads the prompts that lhkit wrote."""
+        return [
+            Job(
+                side=self.client,
+                base_url=address,
+                model="gemma",
+                count=LEVELS[at_once],
+                at_once=at_once // self.processes,
+                prompts=prompts if self.client == "bare" or part == 0 else f"{prompts}.{part}",
+                folder=f"{folder}-{part}",
+                part=part,
+                parts=self.processes,
+            )
+            for part in range(self.processes)
+        ]
 
 
 @dataclass(kw_only=True)
@@ -144,12 +179,14 @@ class Measured:
     late_ms: list[float] = field(default_factory=list)
     used: str = ""
 
-    def add(self, load: Load, server: StreamServer) -> None:
+    def add(self, loads: Sequence[Load], server: StreamServer) -> None:
         """Keep a round."""
-        self.cpu_ms.append(1_000 * load.cpu_s / load.conversations)
-        self.rates.append(load.conversations / (load.ended_s - load.began_s))
+        count = sum(load.conversations for load in loads)
+        wall_s = max(load.ended_s for load in loads) - min(load.began_s for load in loads)
+        self.cpu_ms.append(1_000 * sum(load.cpu_s for load in loads) / count)
+        self.rates.append(count / wall_s)
         self.late_ms.append(1_000 * statistics.median(server.late_s))
-        self.used = f"{len(server.connections)} | {load.requests}"
+        self.used = f"{len(server.connections)} | {sum(load.requests for load in loads)}"
 
     def row(self, bare: "Measured") -> str:
         """Return the cells of its row."""
@@ -176,32 +213,31 @@ async def main() -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     address = f"http://127.0.0.1:{runner.addresses[0][1]}"
     here = HERE.parents[1]
-    sides = {"lhkit": ("lhkit", here), "bare": ("bare", here)}
+    sides = {
+        "lhkit": Side(client="lhkit", tree=here),
+        "bare": Side(client="bare", tree=here),
+        "lhkit, 2 processes": Side(client="lhkit", tree=here, processes=2),
+    }
     if options.against is not None:
-        sides["before"] = ("lhkit", options.against.resolve())
+        sides["before"] = Side(client="lhkit", tree=options.against.resolve())
     print(
         "| at once | side | conversations/s | of bare | CPU ms a conversation: median, least, most "
         "| server late, ms | connections | requests |"
     )
     print("|--:|---|--:|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as name:
-        for at_once, count in LEVELS.items():
+        for at_once in LEVELS:
             server.pace = PACES[at_once]
-            measured = {label: Measured() for label in sides}
+            measured = {label: Measured() for label in sides if sides[label].processes <= at_once}
             for number in range(options.rounds):
-                for label, (side, tree) in sides.items():
+                for label, each in measured.items():
                     server.connections.clear()
                     server.late_s.clear()
-                    job = Job(
-                        side=side,
-                        base_url=address,
-                        model="gemma",
-                        count=count,
-                        at_once=at_once,
-                        prompts=f"{name}/{at_once}.jsonl",
-                        folder=f"{name}/{at_once}-{number}-{label}",
-                    )
-                    measured[label].add(await measure(job, tree), server)
+                    side = sides[label]
+                    prompts = f"{name}/{at_once}-{'lhkit' if side.client == 'bare' else label}"
+                    folder = f"{name}/{at_once}-{number}-{label}"
+                    jobs = side.jobs(address, at_once, prompts, folder)
+                    each.add(await measure(jobs, side.tree), server)
             for label, each in measured.items():
                 print(f"| {at_once} | {label} | {each.row(measured['bare'])} |", flush=True)
     await runner.cleanup()
