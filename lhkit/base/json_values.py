@@ -6,6 +6,7 @@ Values that are not JSON (NaN, sets, other objects) are refused, not converted.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NoReturn, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -54,7 +55,7 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
         return value
     if depth > MAX_DEPTH:
         raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
-    if kind is dict and _KEYS.issuperset(map(type, value)):
+    if kind is _ReadOnlyDict or (kind is dict and _KEYS.issuperset(map(type, value))):
         plain = value.copy()  # fastest, since most values of a row are scalars
         for key, item in value.items():
             if type(item) not in _ATOMS and not (type(item) is int and -_BEYOND < item < _BEYOND):
@@ -222,6 +223,26 @@ def parse_json(
         parse_constant=_refuse_number,
         parse_float=_parse_finite,
     )
+
+
+def parse_lenient(text: str) -> Any:
+    """Return what `json.loads` returns, in a third of its time.
+
+    Raises:
+        ValueError: as `json.loads`.
+        RecursionError: as `json.loads`.
+    """
+    try:
+        return _quick_parser()(text, cache_strings="keys")
+    except (ValueError, TypeError):  # not JSON, nested deep, or with lone surrogates
+        return json.loads(text)
+
+
+@cache
+def _quick_parser() -> Callable[..., Any]:
+    from pydantic_core import from_json  # the import takes a while
+
+    return from_json
 
 
 def _parse_finite(text: str) -> float:

@@ -1,9 +1,14 @@
 """Decode server-sent events."""
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lhkit.base.json_values import parse_lenient
 from lhkit.models.client.sse import EventStreamDecoder
 from tests.rows import check_rows
 
@@ -105,3 +110,36 @@ def test_decoder_follows_the_standard_in_any_chunks(
 def test_decoder_refuses_invalid_utf_8() -> None:
     with pytest.raises(UnicodeDecodeError):
         decoded(b"data: \xff\n")
+
+
+JSON_TEXTS = st.recursive(
+    st.sampled_from(["null", "true", "-0", "-0.0", "1e400", "NaN", "-Infinity", "01", "1.", "tru"])
+    | st.integers().map(str)
+    | st.integers(4_290, 4_310).map("7".__mul__)
+    | st.floats(allow_nan=False, allow_infinity=False).map(repr)
+    | st.text().map(lambda text: f'"{text}"')
+    | st.text(alphabet=st.characters(), max_size=5).map(json.dumps)
+    | st.sampled_from(['"\\ud83d"', '"\\ud83d\\ude00"', '"\\u00"', '"\\x"', '"\x00"', '"\ud800"']),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]")
+        | st.lists(st.tuples(st.sampled_from("ab"), inner), max_size=3).map(
+            lambda pairs: f"{{{', '.join(f'{json.dumps(key)}: {item}' for key, item in pairs)}}}"
+        )
+    ),
+)
+
+
+def outcome(parse: Callable[[str], Any], text: str) -> str:
+    try:
+        return f"{parse(text)!r}"
+    except (ValueError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@given(st.one_of(JSON_TEXTS, st.text(), JSON_TEXTS.map(" \ufeff".__add__)))
+@example("[" * 300 + "]" * 300)
+@example("[" * 100_000)
+@example('{"a": 1, "b": 2, "a": 3}')
+@example("\x0b1")
+def test_lenient_json_is_that_of_the_standard_library(text: str) -> None:
+    assert outcome(parse_lenient, text) == outcome(json.loads, text)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lhkit.base.errors import StreamBrokenError
+from lhkit.base.json_values import parse_lenient
 from lhkit.base.redaction import masked
 from lhkit.models.client.errors import reported_error, reports_error
 
@@ -24,7 +25,8 @@ _MAX_STRAY_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
 _MAX_EXACT_FLOAT = 2**53
-_INTEGERS = frozenset({int})
+INTEGERS = frozenset({int})
+"""The type of every item of `integers`; `bool` is another one."""
 
 
 class EventStreamDecoder:
@@ -136,7 +138,7 @@ def parse_payload(data: str) -> Mapping[str, Any]:
         StreamBrokenError: it is not a JSON object.
     """
     try:
-        payload = json.loads(masked(data))
+        payload = parse_lenient(masked(data))
     except (ValueError, RecursionError) as error:
         raise invalid_event(data) from error
     if reports_error(payload):
@@ -185,7 +187,7 @@ def integers(payload: Mapping[str, Any], key: str) -> list[int]:
     values: list[int] | None = typed(payload, key, list)
     if not values:
         return []
-    if not _INTEGERS.issuperset(map(type, values)):
+    if not INTEGERS.issuperset(map(type, values)):
         raise invalid_event(payload)
     return values
 
