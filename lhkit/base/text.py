@@ -124,9 +124,20 @@ def _visible_char(match: re.Match[str]) -> str:
     return _escaped(char) if is_invisible else char
 
 
+def is_whole(text: str) -> bool:
+    """Return whether UTF-8 can encode a text: it has no surrogates, not even in pairs."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()  # quicker than a search
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def whole_unicode(text: str) -> str:
     """Return `text` with U+FFFD for each lone surrogate, which UTF-8 cannot encode."""
-    if text.isascii():
+    if is_whole(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lhkit.base.json_values import json_or_repr
+from lhkit.base.text import is_whole
 from lhkit.conversation.messages import ToolCall
 from lhkit.models.client.sse import typed, whole_number
 from lhkit.models.dialects.arguments import read_arguments
@@ -128,6 +129,9 @@ class TextPieces:
         return at_end and (growths > 1 or is_word or len(before) >= _PHRASE_CHARS)
 
     def _emit(self, text: str) -> str:
+        if not self._half and is_whole(text):
+            self._joined.append(text)
+            return text
         text = join_halves(self._half + text)
         begun = _BEGUN.search(text, max(0, len(text) - 3))
         self._half = begun.group() if begun else ""

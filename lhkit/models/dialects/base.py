@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, assert_never
 
 from lhkit.base.errors import UsageError
 from lhkit.base.json_values import JSON
+from lhkit.base.text import is_whole
 from lhkit.conversation import tool_spec as conversation
 from lhkit.conversation.messages import (
     Message,
@@ -153,4 +154,4 @@ def is_renderable(message: ToolCallMessage) -> bool:
 
 def replace_lone_surrogates(text: str) -> str:
     """Return `text` with U+FFFD for each lone surrogate, which vLLM refuses with HTTP 400."""
-    return LONE_SURROGATE.sub("\ufffd", text)
+    return text if is_whole(text) else LONE_SURROGATE.sub("\ufffd", text)

@@ -43,7 +43,10 @@ _OBJECT = re.compile(r"""\{\s{0,99}["'][^"'\\\n]{1,40}["']\s{0,99}:""")
 _MAYBE_OBJECT = re.compile(r"""\{\s{0,99}(?:["'][^"'\\\n]{0,40}(?:["']\s{0,99})?)?""")
 _TAIL_CHARS = 8
 _MEMBER = re.compile(r"""["']\s*:$""")
-_INTERESTING = re.compile(r"[\s`<\[{]")
+_INTERESTING = re.compile(r"(?<!\s)\s*+(?:[`<\[{]|\Z)")
+"""Where a mark or an object may begin, with the white space before it, or at the end."""
+_WORD = re.compile(r"\s*+[^`<\[{]")
+"""Text after white space, before the first call."""
 
 _FENCE = r"```[A-Za-z_]{0,20}"
 _TAGS = ("tool_code", "tool_call", "tool_calls", "function_call", "function_calls")
@@ -160,6 +163,9 @@ class _JsonParser(TaggedThinkingParser):
 
     def _step_text(self, *, is_final: bool) -> bool:
         after_call = self._prose.is_after_call
+        if not after_call and (word := _WORD.match(self._pending, self._at)):
+            self._add_words(word.end() - 1)
+            return True
         end, settled = _run_end(self._pending, self._at, after_call=after_call)
         if not is_final and _could_grow(self._pending, end):
             self._held.append(self._consume(settled))
@@ -174,10 +180,14 @@ class _JsonParser(TaggedThinkingParser):
         if not is_final and maybe.fullmatch(self._pending, end):
             self._held.append(self._consume(settled))
             return False
-        run = self._take_run(end)
-        match = _INTERESTING.search(self._pending, end + 1)
-        self._add_as_text(run, self._consume(match.start() if match else len(self._pending)))
+        self._add_words(end)
         return True
+
+    def _add_words(self, start: int) -> None:
+        """Add the text from `start` on, up to where a call may begin, after its run of marks."""
+        run = self._take_run(start)
+        match = _INTERESTING.search(self._pending, start + 1)
+        self._add_as_text(run, self._consume(match.start() if match else len(self._pending)))
 
     def _take_run(self, end: int) -> str:
         """Consume the run of marks up to `end`; return it with the marks held back before."""
