@@ -89,7 +89,7 @@ class SuccessPhrase:
     """
 
     words: str
-    tools: list[str]
+    tools: tuple[str, ...]
     is_state: bool
 
 
@@ -106,19 +106,29 @@ def success_phrases(reply: str, claims: Mapping[str, Sequence[str]]) -> Iterator
     Raises:
         UsageError: a pattern takes too long.
     """
+    phrases = tuple((tool, tuple(patterns)) for tool, patterns in claims.items() if patterns)
     for _, masked in sentences(reply):
-        sentence = plain_text(masked)
-        language = written_locale([sentence])
-        if _ANYWHERE[language].search(sentence):
-            continue
-        owners: dict[tuple[str, bool], list[str]] = {}
-        for tool, patterns in claims.items():
-            for match in chain.from_iterable(_matches(pattern, sentence) for pattern in patterns):
-                is_state = _reading(sentence, match.start(), match.end(), language)
-                if is_state is not None:
-                    owners.setdefault((match[0], is_state), []).append(tool)
-        for (words, is_state), tools in owners.items():
-            yield SuccessPhrase(words=words, tools=[*dict.fromkeys(tools)], is_state=is_state)
+        yield from _phrases_in(plain_text(masked), phrases)
+
+
+@lru_cache(maxsize=1024)  # a chat reads a reply when its turn ends, and a run again to score it
+def _phrases_in(
+    sentence: str, claims: tuple[tuple[str, tuple[str, ...]], ...]
+) -> tuple[SuccessPhrase, ...]:
+    """Return the success phrases in a sentence without quotations."""
+    language = written_locale([sentence])
+    if _ANYWHERE[language].search(sentence):
+        return ()
+    owners: dict[tuple[str, bool], list[str]] = {}
+    for tool, patterns in claims:
+        for match in chain.from_iterable(_matches(pattern, sentence) for pattern in patterns):
+            is_state = _reading(sentence, match.start(), match.end(), language)
+            if is_state is not None:
+                owners.setdefault((match[0], is_state), []).append(tool)
+    return tuple(
+        SuccessPhrase(words=words, tools=tuple(dict.fromkeys(tools)), is_state=is_state)
+        for (words, is_state), tools in owners.items()
+    )
 
 
 def denial(reply: str, claims: Mapping[str, Sequence[str]]) -> str | None:

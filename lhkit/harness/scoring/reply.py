@@ -75,8 +75,15 @@ class _SearchedReply:
             yield f"the reply does not match /{part.matches}/"
 
     def __contains__(self, phrase: str) -> bool:
-        written, by_value = _expressions(phrase, is_spaceless=self._is_spaceless)
-        return bool(written.search(self._text) or by_value.search(self._by_value))
+        wanted, is_stem = _wanted(phrase)
+        return any(
+            (self._is_spaceless or text in searched)  # without it there is nothing to compile
+            and _expression(text, is_stem=is_stem, is_spaceless=self._is_spaceless).search(searched)
+            for text, searched in (
+                (wanted, self._text),
+                (decimals_by_value(wanted), self._by_value),
+            )
+        )
 
 
 _NO_DIGIT_BEFORE = (
@@ -100,20 +107,17 @@ def without_asterisk(phrase: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _expressions(
-    phrase: str, *, is_spaceless: bool
-) -> tuple["regex.Pattern[str]", "regex.Pattern[str]"]:
-    """Return the expressions that find a phrase: as written, and with decimals by value."""
+def _wanted(phrase: str) -> tuple[str, bool]:
+    """Return a phrase as it is written in a normalised reply, and whether it begins a word."""
     stem = without_asterisk(phrase)
-    is_stem = stem != phrase
-    wanted = normalize_reply(stem)
-    written, by_value = (
-        regex.compile(
-            _before(text) + _spelled(text, is_spaceless) + _after(text, is_stem), regex.V1
-        )
-        for text in (wanted, decimals_by_value(wanted))
-    )
-    return written, by_value
+    return normalize_reply(stem), stem != phrase
+
+
+@lru_cache(maxsize=4096)
+def _expression(text: str, *, is_stem: bool, is_spaceless: bool) -> "regex.Pattern[str]":
+    """Return the expression that finds a normalised phrase."""
+    spelled = _before(text) + _spelled(text, is_spaceless) + _after(text, is_stem)
+    return regex.compile(spelled, regex.V1)
 
 
 def _before(phrase: str) -> str:
