@@ -225,7 +225,7 @@ def parse_json(
     )
 
 
-def parse_lenient(text: str) -> Any:
+def parse_lenient(text: str | bytes) -> Any:
     """Return what `json.loads` returns, in a third of its time.
 
     Raises:

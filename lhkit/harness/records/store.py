@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lhkit.base.errors import MissingRunError, RunError, UsageError
 from lhkit.base.files import open_regular, open_to_append, write_atomically
-from lhkit.base.json_values import parse_json
+from lhkit.base.json_values import parse_json, parse_lenient
 from lhkit.base.redaction import masked
 from lhkit.harness.records.manifest import Manifest
 from lhkit.harness.records.record import (
@@ -529,7 +529,7 @@ def _scan(path: Path) -> Iterator[tuple[RecordStatus, int]]:
             if not line.endswith(b"\n"):  # half-written: the run continues, or was killed
                 return
             try:
-                status = record_status(_HEAD.validate_python(json.loads(line)))
+                status = record_status(_HEAD.validate_python(parse_lenient(line)))
             except (ValueError, RecursionError):  # raises with the reason, or parses it after all
                 status = record_status(_decode(line, f"{path}:{number}"))
             yield status, offset

@@ -202,9 +202,9 @@ def is_found(pattern: str, text: str) -> bool:
     """
     spent = _spent.get()
     if spent is None:
-        return _search(regex.compile(nfc(pattern)), text, SEARCH_CPU_S)
+        return _search(pattern, text, SEARCH_CPU_S)
     started_s = spent.clock()
-    found = _search(regex.compile(nfc(pattern)), text, SEARCH_CPU_S)
+    found = _search(pattern, text, SEARCH_CPU_S)
     spent.cpu_s += spent.clock() - started_s
     if spent.cpu_s > ALL_SEARCHES_CPU_S:
         raise ScenarioError(
@@ -249,9 +249,8 @@ def pattern_error(pattern: str) -> str | None:
     samples = ["", "a", "0", " ", "가", *letters][:_PROBES]
     try:
         re.compile(nfc(pattern))
-        expression = regex.compile(nfc(pattern))
         for sample in samples:
-            _search(expression, sample * _PROBE_CHARS + "\x00", _PROBE_CPU_S)
+            _search(pattern, sample * _PROBE_CHARS + "\x00", _PROBE_CPU_S)
     except (re.error, regex.error, RecursionError, OverflowError) as error:
         return f"is not a valid regular expression: {error}"
     except ScenarioError:
@@ -259,11 +258,16 @@ def pattern_error(pattern: str) -> str | None:
     return None
 
 
-def _search(expression: "regex.Pattern[str]", text: str, cpu_s: float) -> bool:
+def _search(pattern: str, text: str, cpu_s: float) -> bool:
     try:
-        return expression.search(nfc(text), timeout=cpu_s) is not None
+        return _compiled(pattern).search(nfc(text), timeout=cpu_s) is not None
     except TimeoutError as error:
         raise ScenarioError(
-            f"/{expression.pattern}/ takes longer than {cpu_s:g} s in a text of {len(text)} "
-            "characters: avoid nested repeats"
+            f"/{pattern}/ takes longer than {cpu_s:g} s in a text of {len(text)} characters: "
+            "avoid nested repeats"
         ) from error
+
+
+@lru_cache(maxsize=4_096)  # that of `regex` holds only 500, and a compilation takes long
+def _compiled(pattern: str) -> "regex.Pattern[str]":
+    return regex.compile(nfc(pattern), cache_pattern=False)

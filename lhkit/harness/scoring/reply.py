@@ -117,7 +117,7 @@ def _wanted(phrase: str) -> tuple[str, bool]:
 def _expression(text: str, *, is_stem: bool, is_spaceless: bool) -> "regex.Pattern[str]":
     """Return the expression that finds a normalised phrase."""
     spelled = _before(text) + _spelled(text, is_spaceless) + _after(text, is_stem)
-    return regex.compile(spelled, regex.V1)
+    return regex.compile(spelled, regex.V1, cache_pattern=False)
 
 
 def _before(phrase: str) -> str:

@@ -11,14 +11,13 @@ import time
 import zlib
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
     Iterator,
     Mapping,
 )
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -224,7 +223,7 @@ class Connection:
             ModelError: the server refused, failed, disconnected or stalled.
         """
         with translate_errors(self.address):
-            async with self._open_stream(path, body, reader) as response:
+            async with await self._open_stream(path, body, reader) as response:
                 reader.mark_headers()
                 limits = StreamLimits(self.address, reader.max_tokens)
                 decode = body_decoder(response, self.address)
@@ -298,44 +297,40 @@ class Connection:
         """Close the connections."""
         await self._session.close()
 
-    @asynccontextmanager
     async def _open_stream(
         self, path: str, body: Mapping[str, Any], reader: ResponseReader
-    ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        """Yield the response to a body, sent without the fields that the server refuses.
+    ) -> "aiohttp.ClientResponse":
+        """Return the response to a body, sent without the fields that the server refuses.
 
         A field is remembered as refused only if the server accepts the request without it.
         """
         refused = self._refused
-        async with AsyncExitStack() as stack:
-            while True:
-                sent = drop_refused_fields(body, refused)
-                try:
-                    response = await stack.enter_async_context(self._retry(path, sent, reader))
-                    break
-                except ModelError as error:
-                    field_ = error.field if isinstance(error, RequestRefusedError) else ""
-                    field_ = "logprobs" if refuses_logprobs(error, sent) else field_
-                    refused = tuple(dict.fromkeys((*refused, field_)))
-                    if drop_refused_fields(body, refused) == sent:
-                        raise
-            if new := sorted({*refused} - {*self._refused}):
-                _log.warning("%s refuses the fields %s: left out", self.address, ", ".join(new))
-            self._refused = tuple(dict.fromkeys((*self._refused, *refused)))
-            reader.refused_fields = tuple(sorted(body.keys() - sent.keys()))
-            yield response
+        while True:
+            sent = drop_refused_fields(body, refused)
+            try:
+                response = await self._retry(path, sent, reader)
+                break
+            except ModelError as error:
+                field_ = error.field if isinstance(error, RequestRefusedError) else ""
+                field_ = "logprobs" if refuses_logprobs(error, sent) else field_
+                refused = tuple(dict.fromkeys((*refused, field_)))
+                if drop_refused_fields(body, refused) == sent:
+                    raise
+        if new := sorted({*refused} - {*self._refused}):
+            _log.warning("%s refuses the fields %s: left out", self.address, ", ".join(new))
+        self._refused = tuple(dict.fromkeys((*self._refused, *refused)))
+        reader.refused_fields = tuple(sorted(body.keys() - sent.keys()))
+        return response
 
-    @asynccontextmanager
     async def _retry(
         self, path: str, body: Mapping[str, Any], reader: ResponseReader
-    ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        """Yield the response of the first successful attempt."""
+    ) -> "aiohttp.ClientResponse":
+        """Return the response of the first successful attempt."""
         failed, paused_s = 0, 0.0
         while True:
             reader.mark_sent()
             try:
-                response = await self._post_stream(path, body)
-                break
+                return await self._post_stream(path, body)
             except ModelError as error:
                 failed += 1
                 pause_s = self._backoff.pause_s(
@@ -345,8 +340,6 @@ class Connection:
                     raise
                 paused_s += pause_s
                 await self.clock.sleep(pause_s)
-        async with response:
-            yield response
 
     async def _post_stream(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
         with translate_errors(self.address):
