@@ -265,7 +265,7 @@ def reports_error(payload: Any) -> bool:
     status = payload.get("base_resp")
     if isinstance(status, dict) and status.get("status_code"):
         return True
-    if payload.keys() & _ANSWER_KEYS:
+    if not payload.keys().isdisjoint(_ANSWER_KEYS):
         return False
     return any(isinstance(payload.get(key), str | list) for key in _MESSAGE_KEYS)
 
