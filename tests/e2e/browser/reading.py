@@ -77,14 +77,19 @@ def errors(page: Page, within: str = ".lhkit-chat") -> list[tuple[str, str]]:
     return [(each["id"], each["nodes"][0]["html"][:200]) for each in violations]
 
 
+def show_theme(page: Page, theme: str) -> None:
+    """Show a theme of JupyterLab: "Light" or "Dark"."""
+    change = "theme => { window.jupyterapp.commands.execute('apputils:change-theme', theme); }"
+    page.evaluate(change, {"theme": f"JupyterLab {theme}"})
+    body = page.locator("body")
+    expect(body).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+    expect(page.locator("#jupyterlab-splash")).to_have_count(0)
+
+
 def each_theme(page: Page) -> Iterator[str]:
     """Show JupyterLab's light theme and yield its name, then the dark one."""
     for theme in ("Light", "Dark"):
-        change = "theme => { window.jupyterapp.commands.execute('apputils:change-theme', theme); }"
-        page.evaluate(change, {"theme": f"JupyterLab {theme}"})
-        body = page.locator("body")
-        expect(body).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
-        expect(page.locator("#jupyterlab-splash")).to_have_count(0)
+        show_theme(page, theme)
         yield theme.lower()
 
 

@@ -206,7 +206,7 @@ def test_hidden_arguments_are_seen_and_a_page_or_kernel_lost_in_an_edit_writes_n
     open_notebook: OpenNotebook, tmp_path: Path
 ) -> None:
     sent, folder = tmp_path / "sent.txt", tmp_path / "chats"
-    page = open_notebook(HIDING.format(path=str(sent), folder=str(folder)))
+    page = open_notebook(HIDING.format(path=str(sent), folder=str(folder)), anew=True)
     card = page.locator('.lhkit-confirm[data-state="open"]')
     say(page, "write to ann")
     expect(card.locator("[data-fold]")).to_be_focused()

@@ -79,7 +79,10 @@ def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> Non
     page.screenshot(path=shots / "conversation-dark.png")
 
 
-def test_card_cancel_escape_stop_and_reload_write_nothing(page: Page, database: Path) -> None:
+def test_card_cancel_escape_stop_and_reload_write_nothing(
+    open_notebook: OpenNotebook, database: Path
+) -> None:
+    page = open_notebook(DEMO.format(path=str(database)), anew=True)
     open_card(page).locator(".lhkit-cancel").click()
     expect(card(page)).to_contain_text("취소함")
     expect(answer(page)).to_contain_text("아무것도 하지 않았")
