@@ -41,8 +41,9 @@ IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.sessio
 OPEN = """async path => {
   await window.jupyterapp.commands.execute("docmanager:open", { path });
 }"""
-TIDY = """() => {
-  if (!window.isKept) return false;  // loaded again, or another address
+TIDY = """async () => {
+  if (!window.jupyterapp) return false;
+  await window.jupyterapp.restored;
   const { shell } = window.jupyterapp;
   for (const each of [...shell.widgets("main")]) {
     if (each.context) each.context.model.dirty = false;  // or it asks whether to save
@@ -158,8 +159,8 @@ def open_notebook(
 ) -> Iterator[OpenNotebook]:
     """Return a function that writes the cells to a notebook, opens it and runs all of them.
 
-    It does so in the page that earlier tests have left, with `anew=True` in a page of its own:
-    for tests that close the page or load it again, since the address has the layout of all.
+    It does so in the page that earlier tests have left, with `anew=True` in a page of its own,
+    for tests that close it and open its address again.
     """
     pages = []
     failed_before = request.session.testsfailed
@@ -203,7 +204,7 @@ def _note(page: Page, url: str, lab: Lab) -> None:
 class KeptPage:
     """A page in which JupyterLab stays loaded from test to test, since loading it takes seconds.
 
-    A page that failed, was closed or left, or shows what `tidy` cannot undo, is not used again.
+    A page is not used again if its test failed, closed or left it, or if `tidy` cannot undo all.
     """
 
     def __init__(self, lab: Lab, context: BrowserContext) -> None:
@@ -226,7 +227,6 @@ class KeptPage:
             self._page.goto(f"{self._lab.url}/lab/workspaces/kept?reset")
             self._page.wait_for_function("() => window.jupyterapp")
             self._page.evaluate("() => window.jupyterapp.restored")
-            self._page.evaluate("() => { window.isKept = true; }")
         self._page.evaluate(OPEN, f"{name}.ipynb")
         self._page.wait_for_function(f"({IS_IDLE})() === 'idle'", timeout=PATIENCE_MS)
         return self._page
@@ -301,6 +301,35 @@ def run_all(page: Page) -> None:
 def _end_kernels(lab: Lab) -> None:
     for session in json.loads(_ask(lab.port, "GET", "/api/sessions")):
         _ask(lab.port, "DELETE", f"/api/sessions/{session['id']}")
+
+
+@pytest.fixture(scope="session")
+def kept_blank_page() -> list[Page]:
+    """Return the page of `blank_page` between tests, if there is one; the browser closes it."""
+    return []
+
+
+@pytest.fixture
+def blank_page(
+    browser: Browser, kept_blank_page: list[Page], request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    """Return a page with an empty document, for tests without JupyterLab.
+
+    It is the page of earlier tests, since a new one takes longer than most of these tests; of a
+    failed test it is closed.
+    """
+    failed_before = request.session.testsfailed
+    page = kept_blank_page.pop() if kept_blank_page else browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page.goto("about:blank")
+    page.set_viewport_size({"width": 900, "height": 700})
+    page.mouse.move(0, 0)
+    yield page
+    if request.session.testsfailed > failed_before:
+        page.close()
+    else:
+        kept_blank_page.append(page)
 
 
 @pytest.fixture
