@@ -53,7 +53,8 @@ OUTSIDE = """panel => {
 }"""
 
 
-SCROLL_THROUGH = """async card => {
+READ_THROUGH = """async card => {
+  for (const fold of card.querySelectorAll("[data-fold]")) fold.click();
   for (const end of card.querySelectorAll("[data-end]")) {
     end.scrollIntoView({ block: "center" });
     const patience = performance.now() + 60_000;
@@ -74,10 +75,8 @@ def stopped_clock(page: Page) -> Iterator[None]:
 
 def read_through(card: Locator) -> None:
     """Unfold all of an open card and scroll every part of it into view."""
-    folds = card.locator("[data-fold]:visible")
-    while folds.count():
-        folds.first.click()
-    card.evaluate(SCROLL_THROUGH)
+    card.evaluate(READ_THROUGH)
+    expect(card.locator("[data-fold]:visible")).to_have_count(0)
     expect(card.locator('[data-end]:not([data-end="seen"])')).to_have_count(0)
 
 
