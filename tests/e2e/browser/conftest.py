@@ -37,7 +37,6 @@ LAB_ARGS = (
 UNUSED = ("@jupyterlab/launcher-extension",)  # it fills the page when no document is open
 PATIENCE_MS = 120_000  # only for what never comes: machines are shared
 IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
-
 OPEN = """async path => {
   await window.jupyterapp.commands.execute("docmanager:open", { path });
 }"""
@@ -56,7 +55,6 @@ TIDY = """async () => {
   return document.querySelector(".jp-Dialog, .Toastify__toast") === null;
 }"""
 VIEWPORT = ViewportSize(width=1180, height=900)
-
 OpenNotebook = Callable[..., Page]
 
 
@@ -154,8 +152,15 @@ def kept_page(lab: Lab, context: BrowserContext) -> Iterator["KeptPage"]:
 
 
 @pytest.fixture
+def has_failed(request: pytest.FixtureRequest) -> Callable[[], bool]:
+    """Return a function that says whether the test has failed."""
+    before = request.session.testsfailed
+    return lambda: request.session.testsfailed > before
+
+
+@pytest.fixture
 def open_notebook(
-    lab: Lab, context: BrowserContext, kept_page: "KeptPage", request: pytest.FixtureRequest
+    lab: Lab, context: BrowserContext, kept_page: "KeptPage", has_failed: Callable[[], bool]
 ) -> Iterator[OpenNotebook]:
     """Return a function that writes the cells to a notebook, opens it and runs all of them.
 
@@ -163,7 +168,6 @@ def open_notebook(
     for tests that close it and open its address again.
     """
     pages = []
-    failed_before = request.session.testsfailed
 
     def opened(*cells: str, anew: bool = False) -> Page:
         name = _write(lab, cells)
@@ -180,7 +184,7 @@ def open_notebook(
     yield opened
     for page in pages:
         page.close()
-    if request.session.testsfailed > failed_before:
+    if has_failed():
         kept_page.close()
     else:
         kept_page.tidy()
@@ -233,11 +237,11 @@ class KeptPage:
 
     def tidy(self) -> None:
         """Close the documents and undo what a test may change in a page."""
-        page = self._page
-        if page is None:
+        page, self._page = self._page, None
+        if page is None or page.is_closed():
             return
-        if page.is_closed() or not page.evaluate(TIDY):
-            self.close()
+        if not page.evaluate(TIDY):
+            page.close()
             return
         page.requested.clear()  # type: ignore[attr-defined] - see above
         show_theme(page, "Light")
@@ -245,9 +249,10 @@ class KeptPage:
         page.emulate_media(reduced_motion="null")
         page.context.clear_permissions()
         page.mouse.move(0, 0)
+        self._page = page
 
     def close(self) -> None:
-        """Close the page; the next test gets a new one."""
+        """Close the page, so that the next test gets a new one."""
         if self._page is not None:
             self._page.close()
         self._page = None
@@ -311,14 +316,13 @@ def kept_blank_page() -> list[Page]:
 
 @pytest.fixture
 def blank_page(
-    browser: Browser, kept_blank_page: list[Page], request: pytest.FixtureRequest
+    browser: Browser, kept_blank_page: list[Page], has_failed: Callable[[], bool]
 ) -> Iterator[Page]:
     """Return a page with an empty document, for tests without JupyterLab.
 
     It is the page of earlier tests, since a new one takes longer than most of these tests; of a
     failed test it is closed.
     """
-    failed_before = request.session.testsfailed
     page = kept_blank_page.pop() if kept_blank_page else browser.new_page()
     page.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
@@ -326,7 +330,7 @@ def blank_page(
     page.set_viewport_size({"width": 900, "height": 700})
     page.mouse.move(0, 0)
     yield page
-    if request.session.testsfailed > failed_before:
+    if has_failed():
         page.close()
     else:
         kept_blank_page.append(page)
