@@ -16,20 +16,45 @@ from playwright.sync_api import (
     Browser,
     BrowserContext,
     Page,
+    ViewportSize,
     expect,
 )
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.children import search_paths, unused_port
+from tests.e2e.browser.reading import show_theme
 
+LAB = """
+import lhkit.tools.json_schema  # before others import jsonschema, in seconds
+from jupyterlab.labapp import main
+main()
+"""
 LAB_ARGS = (
     *("--no-browser", "--ip=127.0.0.1", "--ServerApp.port_retries=0", "--allow-root"),
     *("--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"),
     *("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
 )
+UNUSED = ("@jupyterlab/launcher-extension",)  # it fills the page when no document is open
 PATIENCE_MS = 120_000  # only for what never comes: machines are shared
 IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
-
+OPEN = """async path => {
+  await window.jupyterapp.commands.execute("docmanager:open", { path });
+}"""
+TIDY = """async () => {
+  if (!window.jupyterapp) return false;
+  await window.jupyterapp.restored;
+  const { shell } = window.jupyterapp;
+  for (const each of [...shell.widgets("main")]) {
+    if (each.context) each.context.model.dirty = false;  // or it asks whether to save
+    each.dispose();
+  }
+  for (const each of document.querySelectorAll("style[id^='lhkit.']")) each.remove();
+  delete performance.now;
+  delete window.ran;
+  delete window.send;
+  return document.querySelector(".jp-Dialog, .Toastify__toast") === null;
+}"""
+VIEWPORT = ViewportSize(width=1180, height=900)
 OpenNotebook = Callable[..., Page]
 
 
@@ -55,7 +80,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     (quiet / "notification.jupyterlab-settings").write_text(
         json.dumps({"fetchNews": "false", "checkForUpdates": False})
     )
-    command = [sys.executable, "-m", "jupyterlab", *LAB_ARGS, f"--port={port}"]
+    configured = root / ".conf" / "labconfig"
+    configured.mkdir(parents=True)
+    (configured / "page_config.json").write_text(
+        json.dumps({"disabledExtensions": dict.fromkeys(UNUSED, True)})
+    )
+    command = [sys.executable, "-c", LAB, *LAB_ARGS, f"--port={port}"]
     command += [f"--ServerApp.root_dir={root}"]
     with (root / ".lab.log").open("w") as log:
         server = subprocess.Popen(command, env=_environment(root), stdout=log, stderr=log, cwd=root)
@@ -107,41 +137,125 @@ def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
 @pytest.fixture(scope="session")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """One for all tests, so that Lab's own code is loaded from the browser's cache."""
-    opened = browser.new_context(
-        viewport={"width": 1180, "height": 900}, device_scale_factor=1.5, accept_downloads=True
-    )
+    opened = browser.new_context(viewport=VIEWPORT, device_scale_factor=1.5, accept_downloads=True)
     opened.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
     yield opened
     opened.close()
 
 
+@pytest.fixture(scope="session")
+def kept_page(lab: Lab, context: BrowserContext) -> Iterator["KeptPage"]:
+    kept = KeptPage(lab, context)
+    yield kept
+    kept.close()
+
+
 @pytest.fixture
-def open_notebook(lab: Lab, context: BrowserContext) -> Iterator[OpenNotebook]:
-    """Return a function that writes the cells to a notebook, opens it and runs all of them."""
+def has_failed(request: pytest.FixtureRequest) -> Callable[[], bool]:
+    """Return a function that says whether the test has failed."""
+    before = request.session.testsfailed
+    return lambda: request.session.testsfailed > before
+
+
+@pytest.fixture
+def open_notebook(
+    lab: Lab, context: BrowserContext, kept_page: "KeptPage", has_failed: Callable[[], bool]
+) -> Iterator[OpenNotebook]:
+    """Return a function that writes the cells to a notebook, opens it and runs all of them.
+
+    It does so in the page that earlier tests have left, with `anew=True` in a page of its own,
+    for tests that close it and open its address again.
+    """
     pages = []
 
-    def opened(*cells: str) -> Page:
-        _set_light_theme(lab)
+    def opened(*cells: str, anew: bool = False) -> Page:
         name = _write(lab, cells)
-        page = context.new_page()
-        pages.append(page)
-        page.requested = []  # type: ignore[attr-defined] - what the page asked for elsewhere
-        page.on("request", lambda request: _note(page, request.url, lab))
-        show(page, f"{lab.url}/lab/workspaces/{name}/tree/{name}.ipynb?reset")
+        if anew:
+            _set_light_theme(lab)
+            page = new_page(lab, context)
+            pages.append(page)
+            show(page, f"{lab.url}/lab/workspaces/{name}/tree/{name}.ipynb?reset")
+        else:
+            page = kept_page.opened(name)
         run_all(page)
         return page
 
     yield opened
     for page in pages:
         page.close()
+    if has_failed():
+        kept_page.close()
+    else:
+        kept_page.tidy()
     _end_kernels(lab)
+
+
+def new_page(lab: Lab, context: BrowserContext) -> Page:
+    """Return an empty page that notes what it asks for elsewhere than JupyterLab."""
+    page = context.new_page()
+    page.requested = []  # type: ignore[attr-defined] - what the page asked for elsewhere
+    page.on("request", lambda request: _note(page, request.url, lab))
+    return page
 
 
 def _note(page: Page, url: str, lab: Lab) -> None:
     """Note what is asked for elsewhere; it is not routed, since that turns off the cache."""
     if url.startswith("http") and not url.startswith(f"{lab.url}/"):
         page.requested.append(url)  # type: ignore[attr-defined] - see above
+
+
+class KeptPage:
+    """A page in which JupyterLab stays loaded from test to test, since loading it takes seconds.
+
+    A page is not used again if its test failed, closed or left it, or if `tidy` cannot undo all.
+    """
+
+    def __init__(self, lab: Lab, context: BrowserContext) -> None:
+        self._lab = lab
+        self._context = context
+        self._page: Page | None = None
+
+    def opened(self, name: str) -> Page:
+        """Return the page with a notebook as its only document; one retry, in a new page."""
+        try:
+            return self._open(name)
+        except PlaywrightTimeout:
+            self.close()
+            return self._open(name)
+
+    def _open(self, name: str) -> Page:
+        if self._page is None:
+            _set_light_theme(self._lab)
+            self._page = new_page(self._lab, self._context)
+            self._page.goto(f"{self._lab.url}/lab/workspaces/kept?reset")
+            self._page.wait_for_function("() => window.jupyterapp")
+            self._page.evaluate("() => window.jupyterapp.restored")
+        self._page.evaluate(OPEN, f"{name}.ipynb")
+        self._page.wait_for_function(f"({IS_IDLE})() === 'idle'", timeout=PATIENCE_MS)
+        return self._page
+
+    def tidy(self) -> None:
+        """Close the documents and undo what a test may change in a page."""
+        page, self._page = self._page, None
+        if page is None or page.is_closed():
+            return
+        if not page.evaluate(TIDY):
+            page.close()
+            return
+        page.requested.clear()  # type: ignore[attr-defined] - see above
+        show_theme(page, "Light")
+        page.set_viewport_size(VIEWPORT)
+        page.emulate_media(reduced_motion="null")
+        page.context.clear_permissions()
+        page.mouse.move(0, 0)
+        self._page = page
+
+    def close(self) -> None:
+        """Close the page, so that the next test gets a new one."""
+        if self._page is not None:
+            self._page.close()
+        self._page = None
 
 
 _numbers = itertools.count(1)
@@ -179,6 +293,11 @@ def show(page: Page, url: str) -> None:
             return
 
 
+def path_of(page: Page) -> str:
+    """Return where the notebook of a page is, from JupyterLab's folder."""
+    return str(page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path"))
+
+
 def run_all(page: Page) -> None:
     """Start all cells; the command's own promise ends only with the last cell."""
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
@@ -187,6 +306,34 @@ def run_all(page: Page) -> None:
 def _end_kernels(lab: Lab) -> None:
     for session in json.loads(_ask(lab.port, "GET", "/api/sessions")):
         _ask(lab.port, "DELETE", f"/api/sessions/{session['id']}")
+
+
+@pytest.fixture(scope="session")
+def kept_blank_page() -> list[Page]:
+    """Return the page of `blank_page` between tests, if there is one; the browser closes it."""
+    return []
+
+
+@pytest.fixture
+def blank_page(
+    browser: Browser, kept_blank_page: list[Page], has_failed: Callable[[], bool]
+) -> Iterator[Page]:
+    """Return a page with an empty document, for tests without JupyterLab.
+
+    It is the page of earlier tests, since a new one takes longer than most of these tests; of a
+    failed test it is closed.
+    """
+    page = kept_blank_page.pop() if kept_blank_page else browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page.goto("about:blank")
+    page.set_viewport_size({"width": 900, "height": 700})
+    page.mouse.move(0, 0)
+    yield page
+    if has_failed():
+        page.close()
+    else:
+        kept_blank_page.append(page)
 
 
 @pytest.fixture

@@ -53,6 +53,18 @@ OUTSIDE = """panel => {
 }"""
 
 
+READ_THROUGH = """async card => {
+  for (const fold of card.querySelectorAll("[data-fold]")) fold.click();
+  for (const end of card.querySelectorAll("[data-end]")) {
+    end.scrollIntoView({ block: "center" });
+    const patience = performance.now() + 60_000;
+    while (end.dataset.end !== "seen" && performance.now() < patience) {
+      await new Promise(requestAnimationFrame);
+    }
+  }
+}"""
+
+
 @contextmanager
 def stopped_clock(page: Page) -> Iterator[None]:
     """Stop the page's clock, so that a card is young for as long as a slow machine takes."""
@@ -63,12 +75,9 @@ def stopped_clock(page: Page) -> Iterator[None]:
 
 def read_through(card: Locator) -> None:
     """Unfold all of an open card and scroll every part of it into view."""
-    folds = card.locator("[data-fold]:visible")
-    while folds.count():
-        folds.first.click()
-    for end in card.locator("[data-end]").all():
-        end.evaluate("each => each.scrollIntoView({ block: 'center' })")
-        expect(end).to_have_attribute("data-end", "seen")
+    card.evaluate(READ_THROUGH)
+    expect(card.locator("[data-fold]:visible")).to_have_count(0)
+    expect(card.locator('[data-end]:not([data-end="seen"])')).to_have_count(0)
 
 
 def errors(page: Page, within: str = ".lhkit-chat") -> list[tuple[str, str]]:
@@ -77,14 +86,19 @@ def errors(page: Page, within: str = ".lhkit-chat") -> list[tuple[str, str]]:
     return [(each["id"], each["nodes"][0]["html"][:200]) for each in violations]
 
 
+def show_theme(page: Page, theme: str) -> None:
+    """Show a theme of JupyterLab: "Light" or "Dark"."""
+    change = "theme => { window.jupyterapp.commands.execute('apputils:change-theme', theme); }"
+    page.evaluate(change, {"theme": f"JupyterLab {theme}"})
+    body = page.locator("body")
+    expect(body).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+    expect(page.locator("#jupyterlab-splash")).to_have_count(0)
+
+
 def each_theme(page: Page) -> Iterator[str]:
     """Show JupyterLab's light theme and yield its name, then the dark one."""
     for theme in ("Light", "Dark"):
-        change = "theme => { window.jupyterapp.commands.execute('apputils:change-theme', theme); }"
-        page.evaluate(change, {"theme": f"JupyterLab {theme}"})
-        body = page.locator("body")
-        expect(body).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
-        expect(page.locator("#jupyterlab-splash")).to_have_count(0)
+        show_theme(page, theme)
         yield theme.lower()
 
 

@@ -4,10 +4,8 @@ The scripts of the panel and of the boards run alone in a page, with a fake mode
 JupyterLab.
 """
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from lhkit.base.locales import load_catalog
 from lhkit.notebook.panel.render import fragment
@@ -41,12 +39,10 @@ SHOW = """async ([script, question]) => {
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(blank_page: Page) -> Page:
     """Return a page with a panel that asks for the opt-in, and a kernel that says nothing yet."""
-    opened = browser.new_page()
-    opened.evaluate(SHOW, [script("panel.js"), QUESTION])
-    yield opened
-    opened.close()
+    blank_page.evaluate(SHOW, [script("panel.js"), QUESTION])
+    return blank_page
 
 
 def opt_ins(page: Page) -> int:
@@ -110,12 +106,10 @@ SHOW_BOARD = """async ([script, html]) => {
 
 
 @pytest.fixture
-def board(browser: Browser) -> Iterator[Page]:
+def board(blank_page: Page) -> Page:
     """Return a page with a board of two buttons, and a kernel that says nothing yet."""
-    opened = browser.new_page()
-    opened.evaluate(SHOW_BOARD, [script("board.js"), BUTTONS])
-    yield opened
-    opened.close()
+    blank_page.evaluate(SHOW_BOARD, [script("board.js"), BUTTONS])
+    return blank_page
 
 
 def test_early_key_on_a_board_is_sent_once(board: Page) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from lhkit.base.locales import load_catalog
 from lhkit.conversation.messages import ToolCallOutcome
@@ -146,20 +146,17 @@ OpenCard = Callable[..., Card]
 
 
 @pytest.fixture
-def open_card(browser: Browser) -> Iterator[OpenCard]:
+def open_card(blank_page: Page) -> Iterator[OpenCard]:
     cards = []
 
-    def opened(
-        locale: str = "en", width: int = 900, scheme: Any = "light", schema: Any = SCHEMA
-    ) -> Card:
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        cards.append(Card(page, locale, schema))
+    def opened(locale: str = "en", width: int = 900, schema: Any = SCHEMA) -> Card:
+        blank_page.set_viewport_size({"width": width, "height": 900})
+        cards.append(Card(blank_page, locale, schema))
         return cards[-1]
 
     yield opened
     for card in cards:
         card.close()
-        card.page.close()
 
 
 def test_card_edit_by_keys_runs_what_it_shows(open_card: OpenCard) -> None:
@@ -310,6 +307,7 @@ def test_card_cancel_with_a_reason_is_safe_with_an_input_method(open_card: OpenC
     card.carry()
     expect(dialog).to_have_attribute("data-state", "open")
     devtools.send("Input.insertText", {"text": "오늘은 말고"})
+    devtools.detach()
     card.press("Enter")
     expect(dialog).to_have_attribute("data-state", "denied")
     expect(dialog.locator(".lhkit-why")).to_have_text("오늘은 말고")

@@ -67,11 +67,17 @@ def record(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def page(open_notebook: OpenNotebook, folder: Path, record: Path) -> Page:
+def open_panel(open_notebook: OpenNotebook, folder: Path, record: Path) -> OpenNotebook:
+    """Return a function that opens a panel over the server, and a cell with the kernel's id."""
     words = shlex.join([sys.executable, str(SMALL_SERVER), str(folder / "ledger.txt")])
     path = str(folder / "note.txt")
-    opened = open_notebook(PANEL.format(server=words, path=path, record=str(record)), WHO)
-    expect(opened.locator(".jp-CodeCell").nth(1)).to_contain_text("kernel")
+    cell = PANEL.format(server=words, path=path, record=str(record))
+
+    def opened(**options: bool) -> Page:
+        page = open_notebook(cell, WHO, **options)
+        expect(page.locator(".jp-CodeCell").nth(1)).to_contain_text("kernel")
+        return page
+
     return opened
 
 
@@ -100,8 +106,9 @@ def servers_of(kernel: psutil.Process) -> list[psutil.Process]:
 
 
 def test_mcp_card_cancel_escape_run_and_a_killed_server(
-    page: Page, folder: Path, shots: Path
+    open_panel: OpenNotebook, folder: Path, shots: Path
 ) -> None:
+    page = open_panel()
     open_card(page).locator(".lhkit-cancel").click()
     expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "cancelled")
     open_card(page)
@@ -133,8 +140,9 @@ def answers(record: Path) -> list[str]:
 
 
 def test_mcp_card_stays_open_when_the_tab_closes_and_not_when_the_panel_does(
-    page: Page, folder: Path, record: Path, context: BrowserContext
+    open_panel: OpenNotebook, folder: Path, record: Path, context: BrowserContext
 ) -> None:
+    page = open_panel(anew=True)
     open_card(page)
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     address = page.url.replace("?reset", "")
@@ -187,7 +195,8 @@ def test_mcp_memory_server_writes_only_after_run(
     expect(page.locator('[data-role="tool"]').last.locator("pre").last).to_contain_text("Kim")
 
 
-def test_mcp_kernel_kill_ends_the_server(page: Page, folder: Path) -> None:
+def test_mcp_kernel_kill_ends_the_server(open_panel: OpenNotebook, folder: Path) -> None:
+    page = open_panel()
     open_card(page)
     kernel = kernel_of(page)
     (child,) = servers_of(kernel)

@@ -88,7 +88,7 @@ def reopened_late(page: Page, context: BrowserContext) -> Page:
 def test_reopened_card_appears_although_the_page_looked_for_it_too_early(
     open_notebook: OpenNotebook, context: BrowserContext, tmp_path: Path
 ) -> None:
-    page = open_notebook(DEMO.format(path=str(tmp_path / "habits.sqlite3")))
+    page = open_notebook(DEMO.format(path=str(tmp_path / "habits.sqlite3")), anew=True)
     open_card(page)
     again = reopened_late(page, context)
     card = again.locator(".lhkit-confirm").last
@@ -103,7 +103,7 @@ def test_reopened_card_appears_although_the_page_looked_for_it_too_early(
 def test_reopened_ab_panel_appears_with_both_sides_and_its_board(
     open_notebook: OpenNotebook, context: BrowserContext, tmp_path: Path
 ) -> None:
-    page = open_notebook(ab_cell(tmp_path / "votes"))
+    page = open_notebook(ab_cell(tmp_path / "votes"), anew=True)
     expect(page.locator(".lhkit-sides .lhkit-chat")).to_have_count(2)
     again = reopened_late(page, context)
     expect(again.locator(".lhkit-sides .lhkit-chat:not(.lhkit-deaf)")).to_have_count(2)

@@ -9,7 +9,7 @@ import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.browser.conftest import Lab, _end_kernels, show
+from tests.e2e.browser.conftest import Lab, _end_kernels, path_of, show
 from tests.e2e.browser.reading import OLD_MS
 from tests.e2e.browser.test_ab import cell as ab_cell
 
@@ -30,7 +30,7 @@ def say(page: Page, text: str) -> None:
 def saved(page: Page, lab: Lab) -> Path:
     """Save the notebook of a page, and return its file."""
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    return lab.folder / f"{page.url.rpartition('/')[2].partition('.ipynb')[0]}.ipynb"
+    return lab.folder / path_of(page)
 
 
 def copy_in(file: Path) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def copy_in(file: Path) -> dict[str, Any]:
 def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
     open_notebook: OpenNotebook, context: BrowserContext, browser: Browser, lab: Lab, shots: Path
 ) -> None:
-    page = open_notebook(DEMO)
+    page = open_notebook(DEMO, anew=True)
     say(page, ADD)
     card = page.locator('.lhkit-confirm[data-state="open"]')
     expect(card).to_be_visible()
@@ -95,7 +95,7 @@ def test_saved_notebook_keeps_turns_after_the_page_was_reloaded(
     expect(page.locator('[data-role="assistant"]')).to_have_count(1)
     expect(page.locator(".lhkit-saved")).to_contain_text("Hello there")
     saved(page, lab)
-    page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
+    page.reload(wait_until="domcontentloaded")
     expect(page.locator(".lhkit-live")).to_be_visible()
     say(page, "List my habits")
     expect(page.locator('[data-role="assistant"]')).to_have_count(2)

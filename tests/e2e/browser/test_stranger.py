@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.e2e.browser.conftest import Lab, path_of
 from tests.e2e.browser.reading import OLD_MS
 from tests.written import habits
 
@@ -102,14 +103,13 @@ def test_card_does_not_steal_focus(open_notebook: OpenNotebook, database: Path) 
     assert len(set(ids)) == len(ids)
 
 
-def test_panel_in_two_tabs(open_notebook: OpenNotebook, database: Path) -> None:
+def test_panel_in_two_tabs(open_notebook: OpenNotebook, database: Path, lab: Lab) -> None:
     slow = DEMO.replace(")", ", pace_s=0.3)")  # its story takes half a minute
     page = open_notebook(slow.format(path=str(database)), "")
     expect(page.locator(".lhkit-input")).to_be_visible()
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     other = page.context.new_page()
-    workspace = page.url.split("/workspaces/")[1].split("/")[0]
-    other.goto(page.url.replace(f"/workspaces/{workspace}/", f"/workspaces/{workspace}-b/"))
+    other.goto(f"{lab.url}/lab/workspaces/other/tree/{path_of(page)}?reset")
     expect(other.locator(".lhkit-send")).to_be_enabled(timeout=40_000)
     for tab, text in ((page, "긴 이야기 하나 해줘"), (other, "둘째 탭의 글")):
         tab.locator(".lhkit-input").fill(text)

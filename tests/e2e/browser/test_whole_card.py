@@ -4,12 +4,12 @@ No JupyterLab here: the panel's script and style alone in a page, with cards tha
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from lhkit.base.locales import load_catalog
 from lhkit.confirm.form import Form, parse_form
@@ -56,10 +56,8 @@ ShowCard = Callable[..., Locator]
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    opened = browser.new_page(viewport={"width": 900, "height": 700})
-    yield opened
-    opened.close()
+def page(blank_page: Page) -> Page:
+    return blank_page
 
 
 @pytest.fixture
