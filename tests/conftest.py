@@ -140,10 +140,12 @@ def _restore_sigint_handler() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _unload_toolset_modules() -> Iterator[None]:
     """Remove the folders that loading a toolset added to the path, and their modules."""
-    modules, path = set(sys.modules), list(sys.path)
+    modules, path = list(sys.modules), list(sys.path)
     yield
+    if len(sys.modules) == len(modules) and sys.path == path:
+        return
     added = [folder for folder in sys.path if folder not in path]
-    for name in set(sys.modules) - modules:
+    for name in set(sys.modules).difference(modules):
         file = getattr(sys.modules[name], "__file__", None) or ""
         if name.startswith("lhkit_toolset_") or file.startswith(tuple(added)):
             del sys.modules[name]

@@ -36,6 +36,8 @@ PACKAGE = Path(lhkit.__file__).parent
 PAGES = Path(__file__).parent / "pytest_plugin_pages"
 LONGEST_PAGE = 40
 WITHOUT_NBVAL = "-p no:nbval"  # each pytest in this process would import it again
+# This process has imported lhkit.
+WITHOUT_WARNING = "-W 'ignore:Module already imported so cannot be rewritten'"
 TOOLSET = "--lhkit-toolset=tools.py:toolset"
 GOLD = (TOOLSET, "--lhkit-model=gold")
 DEAD = (TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
@@ -56,7 +58,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(PROJECT / name, pytester.path)
     pytester.makeini("[pytest]")
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("PYTEST_ADDOPTS", WITHOUT_NBVAL)
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{WITHOUT_NBVAL} {WITHOUT_WARNING}")
     for name in ("CI", "BUILD_NUMBER"):  # where pytest does not shorten the lines of its summary
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("LHKIT_BASE_URL", raising=False)

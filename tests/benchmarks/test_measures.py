@@ -18,11 +18,7 @@ from lhkit.harness.figures.sequential import SequentialTest
 from lhkit.harness.figures.statistics import holm
 from lhkit.harness.results.results import Run
 from lhkit.harness.running.stopping import DropRule
-from tests.benchmarks.conftest import lazy
 from tests.harness.results.test_arms import arm, dropped, scenarios_run
-
-margins, approvals = lazy("margins"), lazy("approvals")
-stopping, stopping_arms = lazy("stopping"), lazy("stopping_arms")
 
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
 
@@ -72,6 +68,8 @@ async def test_dispatch_latency_measures_all_variants() -> None:
 
 @pytest.mark.longer
 def test_margins_simulates_the_true_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    import margins
+
     monkeypatch.setattr(margins, "RUNS", 200)
     setup = margins.Setup(gain=0.02, loss=0.1, repeats=3, alike=0.5)
     kinds, odds = setup.kinds()
@@ -83,7 +81,10 @@ def test_margins_simulates_the_true_difference(monkeypatch: pytest.MonkeyPatch) 
     assert 70 < worse < 95
 
 
+@pytest.mark.longer
 def test_approvals_simulates_tools_exactly_at_the_budget() -> None:
+    import approvals
+
     for what, (shares, odds) in approvals.distributions(0.05):
         assert shares @ odds == pytest.approx(0.05), what
     distribution = approvals.alike_writes(1, 0.0, 0.05)
@@ -95,20 +96,29 @@ def test_approvals_simulates_tools_exactly_at_the_budget() -> None:
     assert approvals.let_through(distribution, 58, 0.05, 20_000, rng) == 0.0
 
 
+@pytest.mark.longer
 def test_approvals_simulation_knows_the_true_risk_above_a_certainty() -> None:
+    import approvals
+
     large = approvals.certain_writes(np.random.default_rng(0), 50_000, 1, 0.3, 2.0)
     assert approvals.true_risk(large, 0.0) == pytest.approx(0.1, abs=0.01)  # 0.3 / 3
     assert approvals.true_risk(large, 0.5) == pytest.approx(0.025, abs=0.005)
 
 
+@pytest.mark.longer
 def test_approvals_simulation_gives_the_counts_as_evidence() -> None:
+    import approvals
+
     evidence = approvals.evidence_of(np.array([[2, 1], [0, 3]]))
     wrong = [each.is_wrong for each in evidence.proposals]
     assert (len(wrong), sum(map(bool, wrong))) == (6, 4)
     assert len({each.cluster for each in evidence.proposals if each.tool == "t1"}) == 3
 
 
+@pytest.mark.longer
 def test_stopping_simulates_differences_exactly_at_the_margin() -> None:
+    import stopping
+
     for margin in stopping.MARGINS:
         unequal = [stopping.unequal(margin, share) for share in (0.2, 0.8)]
         for truth in (*stopping.skewed(margin), *unequal):
@@ -121,6 +131,8 @@ def test_stopping_simulates_differences_exactly_at_the_margin() -> None:
 
 @pytest.mark.longer
 def test_stopping_drops_arms_as_a_matrix_does() -> None:
+    import stopping_arms
+
     matrix = stopping_arms.Matrix(rates=(0.6, 0.2, 0.9, 0.3), alike=0.5)
     results = matrix.draw(np.random.default_rng(1), runs=12)[:, :, :40]
     found = stopping_arms.scenarios_run(results)
@@ -135,13 +147,19 @@ def test_stopping_drops_arms_as_a_matrix_does() -> None:
             runs.append(whole if looked is None else dropped(part, "x", looked))
 
 
+@pytest.mark.longer
 def test_stopping_counts_rejected_hypotheses_as_holm() -> None:
+    import stopping_arms
+
     p_values = np.random.default_rng(1).random((200, 6)) ** 4
     for row, number in zip(p_values, stopping_arms.rejected(p_values), strict=True):
         assert sum(p < 0.05 for p in holm(row.tolist())) == number
 
 
+@pytest.mark.longer
 def test_stopping_decides_as_the_sequential_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    import stopping
+
     monkeypatch.setattr(stopping, "RUNS", 6)
     truth = stopping.Truth.of(0.5, 0.2, repeats=3, alike=0.5)
     kinds = truth.draw(np.random.default_rng(1), 40)
