@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import signal
@@ -48,6 +49,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-contract", action="store_true", help="re-record tests/contract/recorded"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage in modules and tests, which live to the end: that takes seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
