@@ -15,6 +15,7 @@ from tests.models.fake_vllm import FakeVllm, completion, streams
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.longer
 async def test_retry_succeeds_after_the_server_restarts() -> None:
     session_of_user = LIFE_HELPER.open_kept(None, now=load_settings().now, locale="ko")
     with closing(session_of_user) as session:

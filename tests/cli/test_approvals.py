@@ -210,6 +210,7 @@ def test_policy_is_refused_for_runs_of_different_things(
     assert run("approvals", first, second)[0] == 0
 
 
+@pytest.mark.longer
 @pytest.mark.usefixtures("settings")
 def test_policy_is_refused_for_other_tools_and_for_one_run_with_two_models(
     run: Lhkit, folder: Folder, tmp_path: Path

@@ -121,6 +121,7 @@ async def test_matrix_compares_arms_with_the_first(
     assert bench.lines("gold") == bench.lines("silent") == 6
 
 
+@pytest.mark.longer
 async def test_matrix_plays_each_simulated_user_and_prints_its_gate(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:

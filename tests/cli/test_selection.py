@@ -275,6 +275,7 @@ async def test_parts_are_compared_over_shared_scenarios_and_say_so(
         assert [line for line in lines if line not in shown] == []
 
 
+@pytest.mark.longer
 async def test_runs_chosen_by_their_failures_are_no_baseline(
     file: Path, runs: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

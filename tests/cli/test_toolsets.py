@@ -533,6 +533,7 @@ def test_chat_starts_from_world_file(notes: Path, tmp_path: Path, settings: Sett
             live_session(settings, toolset=f"{notes}:toolset", **options)
 
 
+@pytest.mark.longer
 def test_chat_keeps_data_of_life_helper(tmp_path: Path, settings: Settings) -> None:
     world = tmp_path / "world.yaml"
     world.write_text("habits: [{protocol_id: daily-walk}]\n", encoding="utf-8")

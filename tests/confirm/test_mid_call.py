@@ -59,6 +59,7 @@ async def trace_of(gate: ConfirmGate | None) -> ToolCallOutcome:
     return traces[0]
 
 
+@pytest.mark.longer
 async def test_mid_call_question_pauses_the_tools_timeout() -> None:
     trace = await trace_of(GuardedGate(Slow(1.5 * LIMIT_S)))
     assert trace.result == ToolOk({"answer": "accept"})

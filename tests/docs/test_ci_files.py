@@ -167,6 +167,7 @@ def test_action_refuses_a_quote_without_an_end(tmp_path: Path, name: str, text: 
     assert f"the input {name} has a quote without an end" in comment
 
 
+@pytest.mark.longer
 def test_action_passes_baseline_margin_and_regressions(tmp_path: Path) -> None:
     write_fakes(tmp_path)
     inputs = {"baseline": "my runs/accepted", "max_regressions": "0", "margin": "3"}

@@ -185,6 +185,7 @@ def test_store_can_be_created_concurrently(tmp_path: Path, catalog: ProtocolCata
         assert list(pool.map(protocol_count, range(16))) == [len(catalog)] * 16
 
 
+@pytest.mark.longer
 def test_store_open_waits_for_another_writer(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "life.db"
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:

@@ -56,6 +56,7 @@ def test_render_has_the_environment_of_transformers(text: str, rendered: str) ->
     assert template(text).render({}) == rendered
 
 
+@pytest.mark.longer
 @check_rows(
     ("text", "reason"),
     [
@@ -82,6 +83,7 @@ def test_render_ends_a_template_that_never_does() -> None:
             late.render({})
 
 
+@pytest.mark.longer
 def test_render_works_again_after_a_refusal() -> None:
     both = template("{% if x %}{{ raise_exception('no') }}{% endif %}yes")
     with pytest.raises(UsageError, match="no"):
@@ -186,6 +188,7 @@ def test_model_sha256_has_the_template_only_if_there_is_one() -> None:
 REQUEST = ModelRequest(messages=(UserMessage(text="hi"),), instructions="Be kind.")
 
 
+@pytest.mark.longer
 async def test_connect_renders_with_given_template(tmp_path: Path) -> None:
     changed = GEMMA4.replace("<|turn>user", "<|turn>person")
     (tmp_path / "chat_template.jinja").write_text(changed, encoding="utf-8")
@@ -200,6 +203,7 @@ async def test_connect_renders_with_given_template(tmp_path: Path) -> None:
     assert "<|turn>person\nhi" in body["prompt"]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("text", "used", "warned"),
     [

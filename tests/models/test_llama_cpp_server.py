@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 
@@ -89,7 +88,10 @@ def write_adapter(folder: Path, layer: str = LAYER, **card: Any) -> None:
     (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+@pytest.mark.longer
 async def test_ensure_light_keeps_the_base_and_converts_the_adapter(world: World) -> None:
+    import gguf  # slow
+
     file = await world.ensure()
     assert file.read_bytes() == BASE
     assert light_adapter(file) == file.with_name(ADAPTER)
@@ -107,6 +109,7 @@ async def test_ensure_light_keeps_the_base_and_converts_the_adapter(world: World
     assert np.array_equal(tensors["blk.0.ffn_down.weight.lora_b"], WIDE)
 
 
+@pytest.mark.longer
 async def test_ensure_light_of_the_base_has_no_adapter(world: World) -> None:
     file = await world.ensure("gemma-base")
     assert light_adapter(file) is None
@@ -118,6 +121,7 @@ async def test_ensure_light_of_the_base_has_no_adapter(world: World) -> None:
     )
 
 
+@pytest.mark.longer
 async def test_ensure_light_builds_once_per_adapter_with_manifest_and_terms(world: World) -> None:
     file = await world.ensure()
     made = {each.name for each in file.parent.iterdir()}
@@ -136,6 +140,7 @@ async def test_ensure_light_builds_once_per_adapter_with_manifest_and_terms(worl
     assert await world.ensure() != file
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("corrupt", "message"),
     [

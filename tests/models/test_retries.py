@@ -115,6 +115,7 @@ async def test_client_does_not_retry_other_errors(
     assert (len(server.bodies), time.slept_s) == (1, [])
 
 
+@pytest.mark.longer
 async def test_client_does_not_retry_after_silence() -> None:
     async with FakeVllm(streams([], "stall"), STREAMS["json"]) as server:
         async with connected(server, retries=2, idle_timeout_s=SILENT_S) as model:

@@ -255,6 +255,7 @@ async def test_client_raises_typed_errors_with_advice(
     assert "\n" not in str(failure)
 
 
+@pytest.mark.longer
 @check_rows(
     "behaviour",
     [
@@ -288,6 +289,7 @@ async def test_client_stops_at_the_idle_timeout(behaviour: Behaviour) -> None:
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
+@pytest.mark.longer
 @check_rows("sent", [[], HELLO[:2]], ids=["no token", "in the middle"])
 async def test_client_stops_when_a_server_sends_nothing_more(sent: list[bytes]) -> None:
     behaviour = streams(sent, "stall")
@@ -297,6 +299,7 @@ async def test_client_stops_when_a_server_sends_nothing_more(sent: list[bytes]) 
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
+@pytest.mark.longer
 async def test_client_limits_the_time_until_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_CONNECT_TIMEOUT_S", 0.2)
     async with FakeVllm(informs_for_ever()) as server, connected(server) as model:

@@ -104,6 +104,7 @@ async def test_home_loop_call_soon_wakes_the_loop() -> None:
     assert threads == [threading.get_ident()]
 
 
+@pytest.mark.longer
 async def test_gate_timeout_rejects(screen: Screen, front_end_of: MakeFrontEnd) -> None:
     gate = ButtonConfirmGate(screen=screen, timeout_s=0.01, ask=raise_eof)
     front_end_of(screen)
@@ -135,6 +136,7 @@ async def test_gate_asks_in_a_terminal(
     assert gate.outcomes == [outcome]
 
 
+@pytest.mark.longer
 async def test_gate_discards_earlier_terminal_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -221,6 +223,7 @@ async def test_card_without_form_ignores_send_and_decline(
     assert gate.outcomes == [QuestionOutcome.CANCEL]
 
 
+@pytest.mark.longer
 async def test_form_ignores_settled_cards_and_cancels_on_close(
     gate: ButtonConfirmGate, page: Any
 ) -> None:

@@ -374,6 +374,7 @@ async def test_review_agreement_lists_disagreements(chats: Path) -> None:
     assert "Choose two" in kim.state.notices[0].text
 
 
+@pytest.mark.longer
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=60))
 def test_kappa_matches_statsmodels(pairs: list[tuple[str, str]]) -> None:
     from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa

@@ -33,6 +33,7 @@ class Slow:
     async def aclose(self) -> None: ...
 
 
+@pytest.mark.longer
 @pytest.mark.anyio
 async def test_screen_updates_at_most_twenty_times_a_second(
     make_panel: MakePanel, monkeypatch: pytest.MonkeyPatch

@@ -225,6 +225,7 @@ def test_load_scenarios_refuses_catastrophic_patterns(tmp_path: Path, bomb: str)
         assert "backtracks without end" in str(error)  # noqa: PT017 - a quick search is as good
 
 
+@pytest.mark.longer
 def test_a_search_that_takes_too_long_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "SEARCH_CPU_S", 0.1)
     with pytest.raises(ScenarioError, match=r"takes longer than 0\.1 s in a text of 201 char"):

@@ -208,6 +208,7 @@ async def test_client_refuses_a_redirect_and_names_both_addresses(path: str, sta
         assert not other.headers
 
 
+@pytest.mark.longer
 async def test_export_refuses_a_redirect_of_the_receiver(tmp_path: Path) -> None:
     async with FakeVllm() as other:
 

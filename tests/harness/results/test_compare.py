@@ -87,6 +87,7 @@ def test_compare_pairs_samples_valid_in_both_runs() -> None:
     assert comparison.only_b == (SampleId(scenario="y"),)
 
 
+@pytest.mark.longer
 def test_compare_without_repeats_is_the_exact_mcnemar_test() -> None:
     from statsmodels.stats.contingency_tables import mcnemar
 

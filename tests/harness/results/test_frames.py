@@ -109,6 +109,7 @@ def test_frame_columns_are_documented_and_have_units(name: str) -> None:
     assert all((c.dtype == "float64") == c.name.endswith(of_floats) for c in columns)
 
 
+@pytest.mark.longer
 async def test_frames_contain_the_values_of_records(play: Play, load: Load) -> None:
     run = await play(load(NOTES))
     sample = run.scenarios.set_index("scenario").loc["add"]

@@ -137,6 +137,7 @@ async def test_traces_are_posted_in_batches(tmp_path: Path) -> None:
     assert len({span.trace_id for each in requests for span in spans_in(each)}) == 120
 
 
+@pytest.mark.longer
 async def test_export_reports_refusing_or_unreachable_receiver(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "run", record("a"))
     with receiver(status=415) as (address, _), pytest.raises(RunError, match="refuses the traces"):

@@ -141,6 +141,7 @@ def test_assign_ordered_refuses_a_partial_order_of_too_many_calls() -> None:
         assign_ordered(Problem(costs=[[]] * n, left_expected=[1] * n, left_actual=[]), [(0, 1)])
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("shape", ["every_pair", "only_the_diagonal", "half"])
 def test_assign_ordered_is_quadratic_for_a_strict_order(shape: str) -> None:
     def prepare(n: int) -> Callable[[], Pairs]:

@@ -146,6 +146,7 @@ def untidy(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
+@pytest.mark.longer
 @given(messages=untidy())
 def test_variables_give_the_built_in_prompt_of_untidy_conversations(
     messages: list[Message],
