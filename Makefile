@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE :=
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help docs try venv eval chat serve test nightly versions lint browser node finetune format bench bench-model lock clean data-check
+.PHONY: help docs try venv eval chat serve test nightly versions lint collect browser node finetune format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,7 +50,8 @@ lab: venv finetune  ## the notebooks in JupyterLab, with the default model serve
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 # More workers than cores, because many tests wait for processes. loadscope: one worker runs all model-server tests.
-test: lint browser finetune  ## all checks: lint, then every test
+test: venv browser finetune  ## all checks: lint, then every test
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint collect
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
 	  --hypothesis-profile=thorough -m 'not nightly'
 
@@ -72,6 +73,10 @@ lint: venv  ## ruff, mypy, import contracts, declared dependencies
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry lhkit 2>&1
+
+# Compiles the tests, beside mypy, which uses one core: else each worker would compile all of them at the same time.
+collect: venv
+	@found=$$($(BIN)/python -m pytest --collect-only -qq --numprocesses=0 -m '') || { echo "$$found"; exit 1; }
 
 docs: venv  ## build the documentation site into site/
 	@$(BIN)/python docs/build.py
