@@ -6,7 +6,6 @@ Invalid samples have no scores. Clusters are scenarios.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, fsum, lgamma
 from types import MappingProxyType
 
 from lhkit.harness.figures.agreement import JudgeAgreement, cohens_kappa
@@ -114,28 +113,11 @@ def _is_selected(answers: Mapping[SampleId, bool], labels: Mapping[SampleId, boo
         return True
     if len(labelled) == len(answers):
         return False
+    from scipy.stats import hypergeom
+
     hits = sum(answers[sample] for sample in labelled)
-    return rarer_tail(len(answers), sum(answers.values()), len(labelled), hits) < _RARE / 2
-
-
-def rarer_tail(total: int, marked: int, drawn: int, hits: int) -> float:
-    """Return the smaller probability of at most and of at least `hits` marked ones among the drawn.
-
-    The hypergeometric distribution: `drawn` of `total`, of which `marked` are marked, without
-    replacement. `scipy.stats` has it too, and takes a second to import.
-    """
-
-    def log_ways(n: int, k: int) -> float:
-        return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
-
-    def chance(k: int) -> float:
-        ways = log_ways(marked, k) + log_ways(total - marked, drawn - k)
-        return exp(ways - log_ways(total, drawn))
-
-    fewest, most = max(0, drawn + marked - total), min(drawn, marked)
-    at_most = fsum(map(chance, range(fewest, hits + 1)))
-    at_least = fsum(map(chance, range(hits, most + 1)))
-    return min(at_most, at_least)
+    chance = hypergeom(len(answers), sum(answers.values()), len(labelled))
+    return bool(min(chance.cdf(hits), chance.sf(hits - 1)) < _RARE / 2)
 
 
 def score_changes(

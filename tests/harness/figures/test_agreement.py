@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lhkit.harness.figures.prediction_powered import corrected_limits, corrected_rate
-from lhkit.harness.figures.score_figures import compare_judge, rarer_tail
+from lhkit.harness.figures.score_figures import compare_judge
 from lhkit.harness.records.score_record import JudgeAnswer, ScoreRecord, ScoreValue
 from lhkit.harness.scenarios.sample_id import SampleId
 from tests.rows import check_rows
@@ -138,17 +138,3 @@ def test_bad_judge_with_random_labels_is_corrected() -> None:
 def test_judge_without_labels_has_no_correction() -> None:
     found = compare_judge("polite", [result(named(1), True)], {})
     assert (found.labels, found.kappa, found.corrected, found.is_selected) == (0, None, None, False)
-
-
-@pytest.mark.longer
-@check_rows(
-    ("total", "marked", "drawn"),
-    [(40, 20, 20), (200, 3, 150), (30, 0, 7), (30, 30, 7), (9, 8, 8), (5_000, 2_400, 300)],
-)
-def test_rarer_tail_is_that_of_scipy(total: int, marked: int, drawn: int) -> None:
-    from scipy.stats import hypergeom
-
-    chance = hypergeom(total, marked, drawn)
-    for hits in range(max(0, drawn + marked - total), min(drawn, marked) + 1, 1 + drawn // 40):
-        expected = min(chance.cdf(hits), chance.sf(hits - 1))
-        assert rarer_tail(total, marked, drawn, hits) == pytest.approx(expected, rel=1e-8), hits
