@@ -40,9 +40,8 @@ IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.sessio
 OPEN = """async path => {
   await window.jupyterapp.commands.execute("docmanager:open", { path });
 }"""
-TIDY = """async () => {
-  if (!window.jupyterapp) return false;
-  await window.jupyterapp.restored;
+TIDY = """() => {
+  if (!window.isKept) return false;  // loaded again, or another address
   const { shell } = window.jupyterapp;
   for (const each of [...shell.widgets("main")]) {
     if (each.context) each.context.model.dirty = false;  // or it asks whether to save
@@ -165,7 +164,7 @@ def open_notebook(
     """Return a function that writes the cells to a notebook, opens it and runs all of them.
 
     It does so in the page that earlier tests have left, with `anew=True` in a page of its own,
-    for tests that close it and open its address again.
+    for tests that load it or its address again: the kept one would show the layout of all tests.
     """
     pages = []
 
@@ -208,7 +207,7 @@ def _note(page: Page, url: str, lab: Lab) -> None:
 class KeptPage:
     """A page in which JupyterLab stays loaded from test to test, since loading it takes seconds.
 
-    A page is not used again if its test failed, closed or left it, or if `tidy` cannot undo all.
+    It is not used again after a test that failed, closed or left it, or loaded it again.
     """
 
     def __init__(self, lab: Lab, context: BrowserContext) -> None:
@@ -231,6 +230,7 @@ class KeptPage:
             self._page.goto(f"{self._lab.url}/lab/workspaces/kept?reset")
             self._page.wait_for_function("() => window.jupyterapp")
             self._page.evaluate("() => window.jupyterapp.restored")
+            self._page.evaluate("() => { window.isKept = true; }")
         self._page.evaluate(OPEN, f"{name}.ipynb")
         self._page.wait_for_function(f"({IS_IDLE})() === 'idle'", timeout=PATIENCE_MS)
         return self._page

@@ -82,7 +82,7 @@ def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> Non
 def test_card_cancel_escape_stop_and_reload_write_nothing(
     open_notebook: OpenNotebook, database: Path
 ) -> None:
-    page = open_notebook(DEMO.format(path=str(database)))
+    page = open_notebook(DEMO.format(path=str(database)), anew=True)
     open_card(page).locator(".lhkit-cancel").click()
     expect(card(page)).to_contain_text("취소함")
     expect(answer(page)).to_contain_text("아무것도 하지 않았")
@@ -101,7 +101,7 @@ def test_card_cancel_escape_stop_and_reload_write_nothing(
     expect(answer(page)).to_contain_text("안녕하세요")  # the history is still good
     open_card(page)
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    page.reload(wait_until="domcontentloaded")
+    page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
     expect(card(page)).to_have_attribute("data-state", "open")
     expect(page.locator('[data-role="user"]').last).to_have_text("나카페인 줄이는 습관을 추가해줘")
     page.wait_for_timeout(EARLY_MS + 300)

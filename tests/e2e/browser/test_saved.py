@@ -90,12 +90,12 @@ def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
 def test_saved_notebook_keeps_turns_after_the_page_was_reloaded(
     open_notebook: OpenNotebook, lab: Lab
 ) -> None:
-    page = open_notebook(DEMO)
+    page = open_notebook(DEMO, anew=True)
     say(page, "Hello there")
     expect(page.locator('[data-role="assistant"]')).to_have_count(1)
     expect(page.locator(".lhkit-saved")).to_contain_text("Hello there")
     saved(page, lab)
-    page.reload(wait_until="domcontentloaded")
+    page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
     expect(page.locator(".lhkit-live")).to_be_visible()
     say(page, "List my habits")
     expect(page.locator('[data-role="assistant"]')).to_have_count(2)
