@@ -2,7 +2,8 @@
 
     python evals/benchmarks/client.py runs/dev --against ../before
 
-The server sends the answers of a run folder token by token, as fast as an H200 does. `--against`
+The server sends the answers of a run folder as fast as an H200 does: four tokens an event, as
+`lhkit serve` asks on a card, or with `--interval 1` each by itself, as vLLM does. `--against`
 names another checkout, whose client takes turns with this one's. Rates mean something only on an
 idle machine, where the server has a core of its own; how late its events were tells.
 """
@@ -38,14 +39,23 @@ _TURN = "<start_of_turn>model"
 
 @dataclass(kw_only=True)
 class StreamServer:
-    """A fake of vLLM's completions; `answers` has the texts of each user message, in order."""
+    """A fake of vLLM's completions.
+
+    Attributes:
+        answers: the texts of each user message, in order.
+        interval: tokens an event after the first, as `vllm serve --stream-interval`.
+        pace: seconds until the first token and between tokens.
+        connections: those that requests came by.
+        sent: the events of each prompt's answer, with their numbers of tokens.
+        late_s: by how much each answer ended later than the pace asks.
+    """
 
     answers: Mapping[str, Sequence[str]]
+    interval: int
     pace: tuple[float, float] = PACES[1]
     connections: set[Any] = field(default_factory=set)
-    sent: dict[int, list[bytes]] = field(default_factory=dict)
+    sent: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     late_s: list[float] = field(default_factory=list)
-    """By how much each answer ended later than the pace asks."""
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -62,16 +72,15 @@ class StreamServer:
         prompt = (await request.json())["prompt"]
         key = hash(prompt)
         if key not in self.sent:
-            self.sent[key] = list(_events(self._text(prompt)))
+            self.sent[key] = list(_events(self._text(prompt), self.interval))
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         first_s, gap_s = self.pace
-        await asyncio.sleep(first_s)
-        due_s = asyncio.get_running_loop().time()
-        for event in self.sent[key]:
-            await response.write(event)
-            due_s += gap_s
+        due_s = asyncio.get_running_loop().time() + first_s - gap_s
+        for tokens, event in self.sent[key]:
+            due_s += tokens * gap_s
             await asyncio.sleep(max(0.0, due_s - asyncio.get_running_loop().time()))
+            await response.write(event)
         self.late_s.append(asyncio.get_running_loop().time() - due_s)
         return response
 
@@ -86,22 +95,29 @@ async def _json(payload: Any) -> web.Response:
     return web.json_response(payload)
 
 
-def _events(text: str) -> Iterator[bytes]:
-    """Yield the events of an answer, four characters a token, as vLLM writes them."""
+def _events(text: str, interval: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the events of an answer as vLLM writes them, four characters a token.
+
+    Each comes with its number of tokens: one in the first event, then `interval`.
+    """
     pieces = [text[at : at + 4] for at in range(0, len(text), 4)] + [""]
+    ids = [*range(1_001, 1_000 + len(pieces)), _END_OF_TURN]
     head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "gemma"}
     usage = {"prompt_tokens": len(_PROMPT_IDS), "completion_tokens": 0}
-    for number, piece in enumerate(pieces, start=1):
-        is_last, usage["completion_tokens"] = number == len(pieces), number
+    begin = 0
+    while begin < len(pieces):
+        end = min(begin + interval if begin else 1, len(pieces))
+        usage["completion_tokens"] = end
         choice = {
             "index": 0,
-            "text": piece,
-            "finish_reason": "stop" if is_last else None,
-            "prompt_token_ids": _PROMPT_IDS if number == 1 else None,
-            "token_ids": [_END_OF_TURN if is_last else 1_000 + number],
+            "text": "".join(pieces[begin:end]),
+            "finish_reason": "stop" if end == len(pieces) else None,
+            "prompt_token_ids": None if begin else _PROMPT_IDS,
+            "token_ids": ids[begin:end],
         }
-        yield _event({**head, "choices": [choice], "usage": usage})
-    yield _event({**head, "choices": [], "usage": usage}) + b"data: [DONE]\n\n"
+        yield end - begin, _event({**head, "choices": [choice], "usage": usage})
+        begin = end
+    yield 0, _event({**head, "choices": [], "usage": usage}) + b"data: [DONE]\n\n"
 
 
 def _event(payload: Mapping[str, Any]) -> bytes:
@@ -205,9 +221,10 @@ async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("run", type=Path)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--interval", type=int, default=4, help="tokens an event")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    server = StreamServer(answers=recorded_answers(options.run))
+    server = StreamServer(answers=recorded_answers(options.run), interval=options.interval)
     runner = web.AppRunner(server.app())
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
