@@ -15,7 +15,7 @@ from lhkit.base.locales.messages import translate
 from lhkit.base.user_locale import FALLBACK, user_locale
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.finish import Runner
-from lhkit.cli.frame.spoken import Spoken, set_up_help
+from lhkit.cli.frame.spoken import Spoken, set_up_wide_letters
 
 _HELP = """Put a small local model in front of tools that change data, and evaluate it.
 
@@ -81,7 +81,7 @@ def build_parser(run: Runner, locale: str | None = None) -> typer.Typer:
         locale: language of help and errors; that of the user by default.
     """
     spoken = locale or _spoken_locale()
-    set_up_help(spoken)
+    set_up_wide_letters()
 
     class Commands(Spoken, TyperGroup):
         locale = spoken

@@ -39,6 +39,11 @@ class Spoken:
         prefix = f"{translate('Usage:', self.locale)} "
         formatter.write_usage(ctx.command_path, " ".join(pieces), prefix=prefix)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        _set_up_panels(self.locale)
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse the arguments, and translate usage errors in them."""
         with _spoken_errors(self.locale):
@@ -50,12 +55,16 @@ class Spoken:
             return super().invoke(ctx)  # type: ignore[misc]
 
 
-def set_up_help(locale: str) -> None:
+def _set_up_panels(locale: str) -> None:
     """Set the titles of typer's help pages and errors, for this process."""
-    from typer import rich_utils
+    from typer import rich_utils  # with rich's Markdown: only for who reads a page or an error
 
     for name, english in _PANELS.items():
         setattr(rich_utils, name, translate(english, locale))
+
+
+def set_up_wide_letters() -> None:
+    """Let rich wrap texts with wide letters whole, for this process."""
     Text.rstrip_end = _rstrip_end  # type: ignore[assignment,method-assign]
 
 
@@ -78,6 +87,8 @@ def _spoken_errors(locale: str) -> Iterator[None]:
         yield
     except Exception as error:
         format_message = getattr(error, "format_message", None)
+        if format_message is not None:
+            _set_up_panels(locale)
         # without arguments typer prints the help, which is translated already
         if format_message is not None and type(error).__name__ != "NoArgsIsHelpError":
             text = translate(format_message(), locale)
