@@ -64,7 +64,7 @@ ON_THE_MODEL = ("throughput", "main_job")
 """The benchmarks of `make bench-model`."""
 
 COMMANDS = {
-    "make bench": "all except those on the real Gemma, a quarter of an hour on two idle cores",
+    "make bench": "all except those on the real Gemma, about 20 minutes on two cores",
     "make bench-model": "those on the real Gemma, in half an hour",
 }
 
