@@ -18,7 +18,6 @@ from lhkit.base.errors import (
     StreamBrokenError,
 )
 from lhkit.conversation.responses import Finished, ModelEvent, ModelIdentity, TextDelta, Usage
-from lhkit.models.client import response
 from lhkit.models.client.response import CompletionContent, ResponseReader
 from lhkit.models.dialects import DIALECTS
 from tests.models.fake_vllm import DONE, TOO_LONG, completion, event
@@ -29,15 +28,12 @@ CALL = '{"name": "log_water", "parameters": {"ml": 200}}'
 TOKENS = ["네", "!", ' {"name": "log', '_water", "parameters": {"ml": ', "200", "}}", "\n", "끝"]
 
 
-def reader(
-    *, max_tokens: int = 256, clock: Callable[[], float] | None = None, logprobs: bool = False
-) -> ResponseReader:
+def reader(*, max_tokens: int = 256, clock: Callable[[], float] | None = None) -> ResponseReader:
     ticking = itertools.count().__next__
     made = ResponseReader(
         content=CompletionContent(DIALECTS["json"].incremental()),
         max_tokens=max_tokens,
         clock=clock or ticking,
-        logprobs=logprobs,
     )
     made.mark_sent()
     return made
@@ -366,67 +362,3 @@ def test_reader_counts_chunks_without_token_ids_like_vllm_bench(
     assert (timing.first_token_s, timing.last_token_s) == (first_s, last_s)
     assert timing.chunk_gaps_s == gaps_s
     assert finished(it).usage.completion_tokens == 4
-
-
-NO_CHOICES: Sequence[Any] = (None, [], [None], "x")
-IN_CHOICE: Sequence[tuple[str, Any]] = (
-    *(("index", index) for index in (False, 0.0, 1, None, "0", "x")),
-    *(("text", text) for text in (" {", '"name":', "\ud83d", "\ude00", "", None, 7)),
-    *(("token_ids", ids) for ids in ([5, 6], [], None, [True], [1.0], "5")),
-    *(("finish_reason", reason) for reason in ("stop", "length", "abort", "", 0)),
-    *(("prompt_token_ids", ids) for ids in ([2, 105], [], "x")),
-    *(("error", error) for error in ("", "x")),
-)
-IN_PAYLOAD: Sequence[tuple[str, Any]] = (
-    ("usage", {"completion_tokens": 3}),
-    ("usage", {}),
-    ("usage", None),
-    ("usage", 7),
-    ("metrics", {"n": 1}),
-    ("metrics", 7),
-    ("prompt_progress", {"processed": 1}),
-    ("prompt_progress", {}),
-    *(("prompt_token_ids", ids) for ids in ([2, 105], [])),
-    *(("choices", choices) for choices in NO_CHOICES),
-)
-
-
-def next_token(n: int, in_choice: Any = (), in_payload: Any = (), *, copies: int = 1) -> Any:
-    """Return what vLLM sends for most tokens, with other members."""
-    choice = {"index": 0, "text": f"t{n} ", "token_ids": [n], "finish_reason": None}
-    choices = [{**choice, **dict(in_choice)}] * copies
-    return {"choices": choices, "usage": {"completion_tokens": n}, **dict(in_payload)}
-
-
-def all_of(payloads: Sequence[Any], *, logprobs: bool) -> list[Any]:
-    """Return the events, the silence after each payload, and how the response ends."""
-    it = reader(logprobs=logprobs)
-    seen: list[Any] = []
-    try:
-        for payload in payloads:
-            seen += [*it.feed(f"data: {json.dumps(payload)}\n\n".encode()), it.silent_s]
-        seen += [*it.feed(DONE), finished(it)]
-    except ModelError as error:
-        seen += [type(error), str(error)]
-    return seen
-
-
-@pytest.mark.parametrize("logprobs", [False, True])
-def test_reader_reads_the_next_token_as_any_other_payload(
-    logprobs: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unlike = [
-        *(next_token(2, [member]) for member in IN_CHOICE),
-        *(next_token(2, (), [member]) for member in IN_PAYLOAD),
-        next_token(2, copies=2),
-    ]
-    after = [next_token(3), next_token(4, [("text", ""), ("finish_reason", "stop")])]
-    streams = [
-        *([each, *after] for each in unlike),
-        *([next_token(1), each, *after] for each in unlike),
-        *([next_token(1), each, each, *after] for each in unlike),
-        *([next_token(1, (), [("prompt_progress", {"n": 1})]), each, *after] for each in unlike),
-    ]
-    read_quickly = [all_of(stream, logprobs=logprobs) for stream in streams]
-    monkeypatch.setattr(response, "_is_next_token", lambda _: False)
-    assert read_quickly == [all_of(stream, logprobs=logprobs) for stream in streams]

@@ -26,7 +26,6 @@ from lhkit.models.client.chat_pieces import TextPieces, has_stray_bytes
 from lhkit.models.client.errors import LOGPROBS, reported_error, require_no_error
 from lhkit.models.client.logprobs import TokenLogprob, add_logprobs, read_tokens
 from lhkit.models.client.sse import (
-    INTEGERS,
     EventStreamDecoder,
     integers,
     invalid_event,
@@ -249,18 +248,19 @@ class ResponseReader:
         """
         now_s = self._now_s()
         for event in self._decoder.feed(chunk):
-            for data in _data_of(event):
+            lines = event.split("\n")
+            # Some servers leave the blank lines out. An object never continues after a line like
+            # these, so that an event of several lines is not read as several events.
+            if len(lines) > 1 and not all(map(_EVENT_LINE.fullmatch, lines)):
+                lines = [event]
+            for data in lines:
                 if self.is_done:
                     return
                 self._first_times.record("first_chunk_s", now_s)
                 if data.strip() == _DONE:
-                    events: Iterable[ParsedEvent] = self.end(now_s)
+                    events = self.end(now_s)
                 else:
-                    payload = parse_payload(data)
-                    if _is_next_token(payload) and self._is_in_text:
-                        events = self._feed_next_token(payload, now_s)
-                    else:
-                        events = self.feed_payload(payload, now_s)
+                    events = self.feed_payload(parse_payload(data), now_s)
                 for parsed in events:
                     self._first_times.record_event(parsed, now_s)
                     yield parsed
@@ -357,21 +357,6 @@ class ResponseReader:
             if self._is_first(choice):
                 yield from self._feed_choice(choice, now_s)
 
-    @property
-    def _is_in_text(self) -> bool:
-        """Whether the choice of index 0 has begun, and only its text is wanted."""
-        return self._index == 0 and self._prompt_progress is None and not self._wants_logprobs
-
-    def _feed_next_token(self, payload: Mapping[str, Any], now_s: float) -> Iterable[ParsedEvent]:
-        """Return the events of a payload that `_is_next_token`, as `feed_payload` does."""
-        choice = payload["choices"][0]
-        self._usage = payload.get("usage") or self._usage
-        self._last_progress_s = now_s
-        self._choice_times.record(now_s)
-        self._token_times.record(now_s)
-        self._token_ids += choice["token_ids"]
-        return self._content.feed(choice)
-
     def _is_first(self, choice: Mapping[str, Any]) -> bool:
         """Return True for the choice of index 0; keep those of the lowest one until it comes."""
         index = max(0, whole_number(choice, "index") or 0)
@@ -466,46 +451,6 @@ class ResponseReader:
             ),
             cached_tokens=whole_number(details, "cached_tokens"),
         )
-
-
-def _data_of(event: str) -> Sequence[str]:
-    """Return the data of an event, or of several if the server leaves out the blank lines.
-
-    An object never continues after a line like `_EVENT_LINE`, so that an event of several lines is
-    not read as several events.
-    """
-    if "\n" not in event:
-        return (event,)
-    lines = event.split("\n")
-    return lines if all(map(_EVENT_LINE.fullmatch, lines)) else (event,)
-
-
-def _is_next_token(payload: Mapping[str, Any]) -> bool:
-    """Return whether a payload is what vLLM sends for most tokens: a text, its ids and counts.
-
-    Most of the time of a stream goes into these, so that they are read in fewer steps.
-    """
-    choices, usage = payload.get("choices"), payload.get("usage")
-    if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
-        return False
-    choice = choices[0]
-    text, token_ids, index = choice.get("text"), choice.get("token_ids"), choice.get("index")
-    return (
-        (type(text) is str and text != "")
-        and (
-            type(token_ids) is list
-            and token_ids != []
-            and INTEGERS.issuperset(map(type, token_ids))
-        )
-        and (type(index) is int and index == 0)
-        and (usage is None or type(usage) is dict)
-        and choice.get("finish_reason") is None
-        and choice.get("error") is None
-        and choice.get("prompt_token_ids") is None
-        and payload.get("prompt_token_ids") is None
-        and payload.get("prompt_progress") is None
-        and payload.get("metrics") is None
-    )
 
 
 def _ids_sha256(token_ids: Sequence[int]) -> str:

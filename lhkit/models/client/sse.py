@@ -25,8 +25,7 @@ _MAX_STRAY_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
 _MAX_EXACT_FLOAT = 2**53
-INTEGERS = frozenset({int})
-"""The type of every item of `integers`; `bool` is another one."""
+_INTEGERS = frozenset({int})
 
 
 class EventStreamDecoder:
@@ -187,7 +186,7 @@ def integers(payload: Mapping[str, Any], key: str) -> list[int]:
     values: list[int] | None = typed(payload, key, list)
     if not values:
         return []
-    if not INTEGERS.issuperset(map(type, values)):
+    if not _INTEGERS.issuperset(map(type, values)):
         raise invalid_event(payload)
     return values
 
