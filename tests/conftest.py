@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage in modules and tests, which live to the end: that takes seconds."""
+    """Collect no garbage while tests are collected: all of it lives to the end of the session."""
     gc.disable()
     try:
         return (yield)
@@ -154,7 +154,7 @@ def _unload_toolset_modules() -> Iterator[None]:
     """Remove the folders that loading a toolset added to the path, and their modules."""
     modules, path = list(sys.modules), list(sys.path)
     yield
-    if len(sys.modules) == len(modules) and sys.path == path:
+    if list(sys.modules) == modules and sys.path == path:
         return
     added = [folder for folder in sys.path if folder not in path]
     for name in set(sys.modules).difference(modules):

@@ -4,8 +4,8 @@
 
 The server sends the answers of a run folder as fast as an H200 does: four tokens an event, as
 `lhkit serve` asks on a card, or with `--interval 1` each by itself, as vLLM does. `--against`
-names another checkout, whose client takes turns with this one's. Rates mean something only on an
-idle machine, where the server has a core of its own; how late its events were tells.
+names another checkout, whose client takes turns with this one's. Compare rates only on an idle
+machine, where the server has a core of its own: the column `server late` shows whether it had one.
 """
 
 import argparse

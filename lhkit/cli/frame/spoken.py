@@ -57,7 +57,7 @@ class Spoken:
 
 def _set_up_panels(locale: str) -> None:
     """Set the titles of typer's help pages and errors, for this process."""
-    from typer import rich_utils  # with rich's Markdown: only for who reads a page or an error
+    from typer import rich_utils  # imports rich's Markdown, which only help and errors need
 
     for name, english in _PANELS.items():
         setattr(rich_utils, name, translate(english, locale))
@@ -89,8 +89,8 @@ def _spoken_errors(locale: str) -> Iterator[None]:
         format_message = getattr(error, "format_message", None)
         if format_message is not None:
             _set_up_panels(locale)
-        # without arguments typer prints the help, which is translated already
-        if format_message is not None and type(error).__name__ != "NoArgsIsHelpError":
-            text = translate(format_message(), locale)
-            vars(error)["format_message"] = lambda: text
+            # without arguments typer prints the help, which is translated already
+            if type(error).__name__ != "NoArgsIsHelpError":
+                text = translate(format_message(), locale)
+                vars(error)["format_message"] = lambda: text
         raise

@@ -77,7 +77,7 @@ class _SearchedReply:
     def __contains__(self, phrase: str) -> bool:
         wanted, is_stem = _wanted(phrase)
         return any(
-            (self._is_spaceless or text in searched)  # without it there is nothing to compile
+            (self._is_spaceless or text in searched)  # most phrases do not occur: no expression
             and _expression(text, is_stem=is_stem, is_spaceless=self._is_spaceless).search(searched)
             for text, searched in (
                 (wanted, self._text),
