@@ -14,7 +14,12 @@ from lhkit.models.serving.server import (
     find_running_server,
     ignore_start_progress,
 )
-from lhkit.models.serving.vllm_server import ServerSettings, fit_installed_vllm, require_vllm
+from lhkit.models.serving.vllm_server import (
+    ServerSettings,
+    fit_options,
+    installed_options,
+    require_vllm,
+)
 from lhkit.models.weights import weights
 from lhkit.models.weights.weights_folder import WeightsReport, ignore_progress
 from lhkit.models.weights.weights_hash import weights_sha256
@@ -154,17 +159,21 @@ async def prepare_vllm(
     """
     require_vllm()
     ensure = weights.ensure_tuned if name == gemma.TUNED else weights.ensure_weights
-    folder = await ensure(settings.cache_dir, report=report)
-    now = settings.now()
-    plan = gemma.serving_plan(
-        name,
-        folder,
-        settings.cache_dir,
-        now,
-        dtype=gemma.served_dtype(settings.dtype),
-        port=port,
-        server_parser=server_parser,
-        compiled=compiled,
-        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
-    )
-    return await fit_installed_vllm(plan, settings.cache_dir)
+    # the help of vLLM is read for half a minute, once: while the weights are built
+    reading_options = asyncio.create_task(installed_options(settings.cache_dir))
+    try:
+        folder = await ensure(settings.cache_dir, report=report)
+        plan = gemma.serving_plan(
+            name,
+            folder,
+            settings.cache_dir,
+            settings.now(),
+            dtype=gemma.served_dtype(settings.dtype),
+            port=port,
+            server_parser=server_parser,
+            compiled=compiled,
+            weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
+        )
+        return fit_options(plan, await reading_options)
+    finally:
+        reading_options.cancel()

@@ -272,7 +272,16 @@ def _no_vllm(python: str) -> MissingPackageError:
 
 async def fit_installed_vllm(plan: ServerSettings, cache_dir: Path) -> ServerSettings:
     """Return the plan without options that its vLLM does not know; log them."""
-    known = await known_options((plan.python, *plan.entry), cache_dir)
+    return fit_options(plan, await known_options((plan.python, *plan.entry), cache_dir))
+
+
+async def installed_options(cache_dir: Path) -> frozenset[str] | None:
+    """Return the options of the vLLM of this Python, as `known_options`."""
+    return await known_options((sys.executable, *_API_SERVER), cache_dir)
+
+
+def fit_options(plan: ServerSettings, known: frozenset[str] | None) -> ServerSettings:
+    """Return the plan without options that are not `known`; log them."""
     plan = replace(plan, known_options=known)
     if plan.left_out:
         _log.warning("vLLM does not know %s: left out", ", ".join(plan.left_out))
