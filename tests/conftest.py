@@ -33,10 +33,15 @@ LANGUAGE_VARIABLES = ("LHKIT_LOCALE", "LC_ALL", "LC_MESSAGES", "LANG")
 
 
 def pytest_configure() -> None:
-    """Take the language of the person who runs the tests out of their environment."""
+    """Take out of the environment the language of the person who runs the tests.
+
+    Also let processes be interrupted: a shell that starts this in the background has it ignored.
+    """
     for name in LANGUAGE_VARIABLES:
         os.environ.pop(name, None)
     os.environ["LANG"] = "C.UTF-8"
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -168,9 +168,18 @@ def results(sample_records: tuple[SampleRecord, ...], key: str) -> set[Any]:
     return {payload[key] for payload in payloads if key in payload}
 
 
-def test_two_nodes_give_same_verdicts_as_one_process_with_logs_in_a_file(
-    nodes: Nodes, suite: Path
-) -> None:
+def test_a_node_gives_same_verdicts_as_one_process_with_logs_in_a_file(suite: Path) -> None:
+    """Two replicas on it; on two nodes at night."""
+    with started(1) as node:
+        assert_same_verdicts(node, suite, count=1)
+
+
+@pytest.mark.nightly
+def test_two_nodes_give_same_verdicts_as_one_process(nodes: Nodes, suite: Path) -> None:
+    assert_same_verdicts(nodes, suite, count=2)
+
+
+def assert_same_verdicts(nodes: Nodes, suite: Path, *, count: int) -> None:
     here = lhkit(suite, name="here")
     os.mkfifo(suite.parent / "kills" / "1")
     (suite.parent / "kills" / str(COUNT)).hardlink_to(suite.parent / "kills" / "1")
@@ -179,7 +188,7 @@ def test_two_nodes_give_same_verdicts_as_one_process_with_logs_in_a_file(
     asked = verdicts(records(suite, "here"))
     assert verdicts(records(suite, "there")) == asked
     assert set(asked.values()) == {Verdict.PASS, Verdict.FAIL}
-    assert len(results(records(suite, "there"), "node")) == 2
+    assert len(results(records(suite, "there"), "node")) == count
     assert "2 of 2 replicas" in there.stderr
     assert "sample/s" in there.stderr
     output = there.stdout + there.stderr
