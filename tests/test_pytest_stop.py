@@ -11,6 +11,7 @@ from tests.test_pytest_plugin import (
     GOLD,
     NIGHTLY,
     TOOLSET,
+    TWO_WORKERS,
     RunPytest,
     outcomes,
     project,
@@ -155,7 +156,7 @@ def test_deselected_repeats_decide_nothing(run_pytest: RunPytest) -> None:
     [
         (STOP[1:], "--lhkit-stop-when-decided is for a comparison: give --lhkit-baseline too"),
         ((*STOP, "--lhkit-max-regressions=0"), "leave one of them out"),
-        ((*STOP, "-n2"), "the workers of pytest-xdist do not know what the others found"),
+        ((*STOP, *TWO_WORKERS), "the workers of pytest-xdist do not know what the others found"),
     ],
 )
 @pytest.mark.usefixtures("many")
@@ -170,4 +171,4 @@ def test_plugin_refuses_to_stop_where_it_cannot(
 
 @pytest.mark.usefixtures("many")
 def test_plugin_stops_with_no_workers_of_xdist(run_pytest: RunPytest) -> None:
-    assert outcomes(run_pytest(*SILENT, *STOP, "-n0")[1])["skipped"] == 13
+    assert outcomes(run_pytest(*SILENT, *STOP, "-p", "xdist", "-n0")[1])["skipped"] == 13
