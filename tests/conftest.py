@@ -24,7 +24,8 @@ BROWSER_ARGS = (
 
 # No deadlines, since machines are shared. Selected by --hypothesis-profile.
 settings.register_profile("quick", deadline=None, max_examples=10)
-settings.register_profile("thorough", deadline=None, max_examples=100)
+settings.register_profile("thorough", deadline=None, max_examples=40)
+settings.register_profile("night", deadline=None, max_examples=200)
 settings.register_profile("fuzz", deadline=None, max_examples=20_000)
 settings.load_profile("quick")
 
@@ -80,11 +81,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 ONE_WORKER = (
+    "tests/harness/authoring/test_phone.py",
     "tests/notebook/test_kernel.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
 )
-"""Files whose tests share a kernel, a wheel or a cluster."""
+"""Files whose tests share a report that takes seconds, a kernel, a wheel or a cluster."""
 
 
 class SharedServers(LoadScopeScheduling):
