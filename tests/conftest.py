@@ -82,11 +82,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 ONE_WORKER = (
     "tests/harness/authoring/test_phone.py",
+    "tests/locales/test_one_language.py",
     "tests/notebook/test_kernel.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
 )
-"""Files whose tests share a report that takes seconds, a kernel, a wheel or a cluster."""
+"""Files whose tests share what takes seconds to make, a kernel, a wheel or a cluster."""
 
 
 class SharedServers(LoadScopeScheduling):
