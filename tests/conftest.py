@@ -86,6 +86,7 @@ ONE_WORKER = (
     "tests/notebook/test_kernel.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
+    "tests/test_pytest_stop.py",
 )
 """Files whose tests share what takes seconds to make, a kernel, a wheel or a cluster."""
 

@@ -285,12 +285,13 @@ async def test_accept_reports_a_tool_that_the_run_does_not_describe(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("every", [47, pytest.param(11, marks=pytest.mark.nightly)])
 async def test_run_folder_with_a_wrong_field_is_a_sentence_or_is_read(
-    run_folder: Path, tmp_path: Path
+    run_folder: Path, tmp_path: Path, every: int
 ) -> None:
     errors = [
         f"{changed}: {reader}: {error!r}"
-        for changed, reader, error in issues(run_folder, tmp_path / "mine.yaml", every=23)
+        for changed, reader, error in issues(run_folder, tmp_path / "mine.yaml", every=every)
     ]
     assert errors == []
 
