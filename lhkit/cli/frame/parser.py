@@ -129,7 +129,8 @@ class LazyCommand(TyperCommand):
 
     def __init__(self, name: str, run: Runner, locale: str) -> None:
         self._module, self._summary = COMMANDS[name]
-        self._run, self._locale, self._loaded = run, locale, None
+        self._run, self._locale = run, locale
+        self._loaded: Any = None
         super().__init__(name, help=translate(self._summary, locale))
 
     def load(self) -> Any:
