@@ -209,6 +209,7 @@ BROKEN: list[tuple[str, str, Any, str]] = [
         "many",
         "en.assistant.max_result_bytes: ",
     ),
+    ("manifest", "locales.en.assistant.max_result_bytes", 5, "en.assistant.max_result_bytes: "),
     ("manifest", "invocations.0.started_at", "nonsense", "invocations.0.started_at: .*ISO 8601"),
     (
         "manifest",
