@@ -335,6 +335,12 @@ class ScenarioItem(pytest.Item):
         if self.record is not None:
             assert_passed(self.record)
 
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        """Return the message of a failed sample; a traceback, which takes time, shows no more."""
+        if isinstance(excinfo.value, SampleFailedError):
+            return _short_repr(excinfo, self)
+        return super().repr_failure(excinfo, style)
+
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return where the sample is; one line for all, so that skipped ones are one line."""
         return self.path, 0, self.name
@@ -677,14 +683,11 @@ class Plugin:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Shorten lhkit's own errors; send the record along with the report, also with xdist."""
+        """Shorten errors of servers and tools; send the record along, also with xdist."""
         report: Any = yield
         error = call.excinfo.value if call.excinfo else None
         if isinstance(error, InfrastructureError):
             report.lhkit_error = str(error)
-        if isinstance(error, InfrastructureError) or (
-            isinstance(error, SampleFailedError) and isinstance(item, ScenarioItem)
-        ):
             report.longrepr = _short_repr(call.excinfo, item)
         if (
             self._gate is not None

@@ -24,7 +24,8 @@ BROWSER_ARGS = (
 
 # No deadlines, since machines are shared. Selected by --hypothesis-profile.
 settings.register_profile("quick", deadline=None, max_examples=10)
-settings.register_profile("thorough", deadline=None, max_examples=100)
+settings.register_profile("thorough", deadline=None, max_examples=40)
+settings.register_profile("night", deadline=None, max_examples=200)
 settings.register_profile("fuzz", deadline=None, max_examples=20_000)
 settings.load_profile("quick")
 
@@ -85,11 +86,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 ONE_WORKER = (
+    "tests/harness/authoring/test_phone.py",
+    "tests/locales/test_one_language.py",
     "tests/notebook/test_kernel.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
+    "tests/test_pytest_stop.py",
 )
-"""Files whose tests share a kernel, a wheel or a cluster."""
+"""Files whose tests share what takes seconds to make, a kernel, a wheel or a cluster."""
 
 
 class SharedServers(LoadScopeScheduling):

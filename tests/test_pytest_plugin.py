@@ -4,7 +4,6 @@ What a person reads is a page in `pytest_plugin_pages`. To accept a new text, de
 test writes it, and fails once so that it is read.
 """
 
-import json
 import os
 import re
 import shutil
@@ -35,13 +34,15 @@ PROJECT = Path(lhkit.__file__).parent / "cli" / "init" / "project"
 PACKAGE = Path(lhkit.__file__).parent
 PAGES = Path(__file__).parent / "pytest_plugin_pages"
 LONGEST_PAGE = 40
-WITHOUT_NBVAL = "-p no:nbval"  # each pytest in this process would import it again
+WITHOUT_NBVAL = "-p no:nbval"
+ONLY_LHKIT = "--disable-plugin-autoload -p lhkit"  # other plugins cost each pytest time
 # This process has imported lhkit.
 WITHOUT_WARNING = "-W 'ignore:Module already imported so cannot be rewritten'"
 TOOLSET = "--lhkit-toolset=tools.py:toolset"
 GOLD = (TOOLSET, "--lhkit-model=gold")
 DEAD = (TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
 NIGHTLY = (*GOLD, "--lhkit-run=nightly")
+TWO_WORKERS = ("-p", "xdist", "-n2")
 MARKED = (
     "import pytest\n\n"
     '@pytest.mark.lhkit("shopping.scenario.yaml", toolset="{}")\n'
@@ -58,7 +59,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(PROJECT / name, pytester.path)
     pytester.makeini("[pytest]")
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("PYTEST_ADDOPTS", f"{WITHOUT_NBVAL} {WITHOUT_WARNING}")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"{ONLY_LHKIT} {WITHOUT_WARNING}")
     for name in ("CI", "BUILD_NUMBER"):  # where pytest does not shorten the lines of its summary
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("LHKIT_BASE_URL", raising=False)
@@ -381,13 +382,12 @@ def test_plugin_compares_with_a_baseline(
 
 
 @pytest.mark.longer
-@pytest.mark.parametrize("more", [(), pytest.param(("-n2",), marks=pytest.mark.slow)])
 def test_plugin_expects_failures_of_the_baseline_also_of_kept_samples(
-    more: tuple[str, ...], project: Path, run_pytest: RunPytest
+    project: Path, run_pytest: RunPytest
 ) -> None:
     edit(project / "tools.py", *BROKEN["broken_handler"])
     assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 1
-    options = (*NIGHTLY, *ACCEPTED, "--lhkit-max-regressions=0", *more)
+    options = (*NIGHTLY, *ACCEPTED, "--lhkit-max-regressions=0")
     for _ in range(2):  # the second time the records are those of the run folder
         code, output = run_pytest(*options)
         assert (code, outcomes(output)) == (0, {"passed": 2, "xfailed": 1})
@@ -440,7 +440,9 @@ SELF_KILL = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "more", [(), pytest.param(TWO_WORKERS, marks=pytest.mark.nightly)], ids=["alone", "xdist"]
+)
 def test_plugin_keeps_the_records_of_a_killed_run_and_continues(
     more: tuple[str, ...], project: Path, run_pytest: RunPytest
 ) -> None:
@@ -469,24 +471,6 @@ def test_plugin_keeps_the_records_of_a_killed_run_and_continues(
 
 
 @pytest.mark.slow
-def test_plugin_writes_a_run_folder_by_two_workers_and_resumes_it(
-    project: Path, run_pytest: RunPytest
-) -> None:
-    options = (*NIGHTLY, "-n2")
-    assert run_pytest(*options)[0] == 0
-    folder = project / "runs" / "nightly"
-    run = lhkit.Run.load(folder)
-    assert [record.score.verdict for record in run.records] == ["pass"] * 3
-    assert run.manifest.invocations[0].concurrency == 2
-    before = (folder / "records.jsonl").read_bytes()
-    code, output = run_pytest(*options)
-    assert (code, "Kept from the previous run: 3 of 3 samples." in output) == (0, True)
-    assert (folder / "records.jsonl").read_bytes() == before
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert [invocation["kept"] for invocation in manifest["invocations"]] == [0, 3]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
@@ -498,7 +482,7 @@ def test_plugin_writes_a_run_folder_by_two_workers_and_resumes_it(
 def test_plugin_is_as_short_with_xdist(
     options: tuple[str, ...], code: int, sentence: str, run_pytest: RunPytest
 ) -> None:
-    ended, output = run_pytest(*options, "-n2")
+    ended, output = run_pytest(*options, *TWO_WORKERS)
     assert (ended, sentence in output) == (code, True)
     assert "Traceback" not in output
     assert "INTERNALERROR" not in output
@@ -625,7 +609,9 @@ SAME_IDS = "a/x.scenario.yaml and {}/b/y.scenario.yaml both have a scenario 'lis
 
 @pytest.mark.longer
 @pytest.mark.parametrize(
-    "more", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["alone", "xdist"]
+    "more",
+    [(), pytest.param(TWO_WORKERS, marks=[pytest.mark.slow, pytest.mark.nightly])],
+    ids=["alone", "xdist"],
 )
 def test_plugin_refuses_one_run_of_two_files_with_the_same_ids(
     more: tuple[str, ...], project: Path, run_pytest: RunPytest
@@ -751,15 +737,12 @@ def not_bread(sample: Sample) -> bool | str:
 
 
 @pytest.mark.longer
-@pytest.mark.parametrize(
-    "workers", [(), pytest.param(("-p", "xdist", "-n2"), marks=pytest.mark.slow)]
-)
 def test_scores_are_computed_once_and_a_failed_check_fails_its_test(
-    run_pytest: RunPytest, project: Path, workers: tuple[str, ...]
+    run_pytest: RunPytest, project: Path
 ) -> None:
     (project / "scores.py").write_text(SCORES, encoding="utf-8")
     given = ("--lhkit-score=scores.py:writes", "--lhkit-score=scores.py:not_bread")
-    run = (*NIGHTLY, *given, *workers, "--junitxml=junit.xml")
+    run = (*NIGHTLY, *given, "--junitxml=junit.xml")
     code, output = run_pytest(*run)
     first = lhkit.Run.load(project / "runs" / "nightly")
     values = {figure.name: figure.value for figure in first.summary().scores}
@@ -777,6 +760,31 @@ def test_scores_are_computed_once_and_a_failed_check_fails_its_test(
     code, output = run_pytest(*run)
     assert (code, outcomes(output)["failed"]) == (1, len(failed))
     assert (project / "calls.txt").read_text() == "x" * len(first.records)
+
+
+@pytest.mark.slow
+def test_two_workers_write_one_run_folder_and_resume_it(
+    project: Path, run_pytest: RunPytest
+) -> None:
+    edit(project / "tools.py", *BROKEN["broken_handler"])  # `add` fails
+    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 1
+    scores = SCORES.replace("bread", "milk")  # `rejected` fails
+    (project / "scores.py").write_text(scores, encoding="utf-8")
+    options = (*NIGHTLY, *ACCEPTED, "--lhkit-max-regressions=0", *TWO_WORKERS)
+    folder, records = project / "runs" / "nightly", []
+    for _ in range(2):
+        code, output = run_pytest(*options, "--lhkit-score=scores.py:not_milk")
+        assert (code, outcomes(output)) == (1, {"passed": 1, "failed": 1, "xfailed": 1})
+        assert "not_milk: it is about milk" in output
+        assert "lhkit: check not_milk: " in output
+        assert "Regressions: none of the 2 scenarios that passed in accepted" in output
+        records.append((folder / "records.jsonl").read_bytes())
+    assert "Kept from the previous run: 3 of 3 samples." in output
+    assert records[0] == records[1]
+    assert (project / "calls.txt").read_text() == "xxx"
+    run = lhkit.Run.load(folder)
+    assert [record.score.verdict for record in run.records] == ["pass", "fail", "fail"]
+    assert [(each.concurrency, each.kept) for each in run.manifest.invocations] == [(2, 0), (2, 3)]
 
 
 def test_invalid_score_is_refused_before_the_tests(run_pytest: RunPytest) -> None:

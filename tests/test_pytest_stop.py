@@ -1,5 +1,6 @@
 """`--lhkit-stop-when-decided`: the rest of a session is skipped when its comparison is decided."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.test_pytest_plugin import (
     GOLD,
     NIGHTLY,
     TOOLSET,
+    TWO_WORKERS,
     RunPytest,
     outcomes,
     project,
@@ -38,11 +40,16 @@ SILENT = (TOOLSET, "--lhkit-model=silent")
 
 
 @pytest.fixture
-def many(project: Path, run_pytest: RunPytest) -> Path:
+def many(project: Path, run_pytest: RunPytest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with twenty scenarios, all of which the accepted run passes."""
     text = "".join(LIST.format(n=n) for n in range(20))
     (project / "shopping.scenario.yaml").write_text(text, encoding="utf-8")
-    assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+    accepted, kept = project / "runs" / "accepted", tmp_path_factory.getbasetemp() / "accepted"
+    if kept.exists():  # of an earlier test: the run is the same
+        shutil.copytree(kept, accepted)
+    else:
+        assert run_pytest(*GOLD, "--lhkit-run=accepted")[0] == 0
+        shutil.copytree(accepted, kept)
     return project
 
 
@@ -155,7 +162,7 @@ def test_deselected_repeats_decide_nothing(run_pytest: RunPytest) -> None:
     [
         (STOP[1:], "--lhkit-stop-when-decided is for a comparison: give --lhkit-baseline too"),
         ((*STOP, "--lhkit-max-regressions=0"), "leave one of them out"),
-        ((*STOP, "-n2"), "the workers of pytest-xdist do not know what the others found"),
+        ((*STOP, *TWO_WORKERS), "the workers of pytest-xdist do not know what the others found"),
     ],
 )
 @pytest.mark.usefixtures("many")
@@ -170,4 +177,4 @@ def test_plugin_refuses_to_stop_where_it_cannot(
 
 @pytest.mark.usefixtures("many")
 def test_plugin_stops_with_no_workers_of_xdist(run_pytest: RunPytest) -> None:
-    assert outcomes(run_pytest(*SILENT, *STOP, "-n0")[1])["skipped"] == 13
+    assert outcomes(run_pytest(*SILENT, *STOP, "-p", "xdist", "-n0")[1])["skipped"] == 13

@@ -29,14 +29,15 @@ def examples(command: Any, name: str = "") -> Iterator[tuple[str, list[str]]]:
         yield from examples(loaded, f"{name} {inner.name}".strip())
 
 
-EXAMPLES = dict(examples(get_command(build_parser(never))))
+PARSER = build_parser(never, "en")
+EXAMPLES = dict(examples(get_command(PARSER)))
 GROUPS = {"", "chats", "import", "mcp"}
 LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
 
 
 def helped(command: str) -> str:
     words = [*command.split(), "--help"]
-    shown = CliRunner().invoke(build_parser(never), words, env={"COLUMNS": "80"})
+    shown = CliRunner().invoke(PARSER, words, env={"COLUMNS": "80"})
     assert shown.exit_code == 0, shown.output
     return shown.output
 

@@ -194,7 +194,7 @@ def readable(file: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize("locale", ["en", "ko"])
+@pytest.mark.parametrize("locale", [pytest.param("en", marks=pytest.mark.nightly), "ko"])
 def test_outputs_are_in_one_language(
     locale: str, project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

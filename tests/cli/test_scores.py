@@ -88,7 +88,9 @@ def figures(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.longer
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    "suite", [pytest.param("life-helper", marks=pytest.mark.nightly), "pantry"]
+)
 async def test_scores_have_the_same_figures_by_every_door(
     suite: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,12 +348,14 @@ def test_interval_of_repeats_is_by_scenario() -> None:
 @pytest.mark.longer
 async def test_scores_are_in_every_report(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SCORES, encoding="utf-8")
-    paths, toolset, _ = SUITES["pantry"]
+    paths, toolset, limit = SUITES["pantry"]
+    scenarios = load_scenarios([paths])
     for name in ("one", "two"):
         run = await replay(
-            load_scenarios([paths]),
+            scenarios,
             gold_model,
             toolset=toolset,
+            limit=limit,
             run_dir=tmp_path / "runs" / name,
             scores=[f"{tmp_path / 'own.py'}:{each}" for each in ("calls", "few", "grown")],
             progress=False,

@@ -4,10 +4,12 @@ import asyncio
 import os
 import re
 from collections.abc import Coroutine
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from lhkit.cli.frame.parser import build_parser
@@ -66,6 +68,11 @@ def run(command: Coroutine[Any, Any, int]) -> int:
         return runner.run(command)
 
 
+@cache
+def parser() -> typer.Typer:
+    return build_parser(run, "en")
+
+
 @pytest.mark.timeout(60)  # a command that waits for a writer would wait for ever
 @pytest.mark.parametrize(
     ("line", "kind"),
@@ -85,9 +92,7 @@ def test_command_refuses_a_special_file_with_a_sentence(
     (tmp_path / "chat.json").write_text(CHAT, encoding="utf-8")
     (tmp_path / "fine.py").write_text("F = {}", encoding="utf-8")
     name = make(kind, tmp_path / f"odd.{LINES[line]}").name
-    shown = CliRunner().invoke(
-        build_parser(run), line.replace("FILE", name).split(), env={"COLUMNS": "300"}
-    )
+    shown = CliRunner().invoke(parser(), line.replace("FILE", name).split(), env={"COLUMNS": "300"})
     assert isinstance(shown.exception, SystemExit), shown.exception
     is_finding = line.startswith("lint") and kind == "empty"
     assert shown.exit_code == (1 if is_finding else 2), shown.output
@@ -105,5 +110,5 @@ def test_import_messages_reads_standard_input_from_a_file(tmp_path: Path) -> Non
         source = f"/dev/fd/{file.fileno()}"
         into = str(tmp_path / "new")
         words = ["import", "openai-messages", source, "--into", into]
-        shown = CliRunner().invoke(build_parser(run), words)
+        shown = CliRunner().invoke(parser(), words)
     assert shown.exit_code == 0, shown.output

@@ -133,6 +133,7 @@ def test_korean_texts_have_the_values_of_the_message(name: str) -> None:
         assert re.search("[가-힣]", re.sub(r"\{\d\*?\}", "가", text)), english
 
 
+PARSERS = {locale: build_parser(never, locale) for locale in ("en", "ko")}
 USAGE = {
     "eval --nope": "그런 옵션은 없습니다: --nope",
     "nope": "'nope' 명령은 없습니다.",
@@ -151,12 +152,12 @@ USAGE = {
 @pytest.mark.longer
 @check_rows(("line", "korean"), USAGE.items())
 def test_usage_errors_are_in_one_language(line: str, korean: str) -> None:
-    shown = CliRunner().invoke(build_parser(never, "ko"), line.split(), env={"COLUMNS": "200"})
+    shown = CliRunner().invoke(PARSERS["ko"], line.split(), env={"COLUMNS": "200"})
     assert shown.exit_code == 2
     assert korean in shown.output
     *_, message = (row for row in shown.output.splitlines() if row.startswith("│"))
     assert english_in(message) == []
-    english = CliRunner().invoke(build_parser(never, "en"), line.split(), env={"COLUMNS": "200"})
+    english = CliRunner().invoke(PARSERS["en"], line.split(), env={"COLUMNS": "200"})
     assert not re.search("[가-힣]", english.output)
 
 
@@ -279,7 +280,7 @@ def english_in(text: str) -> list[str]:
 
 def shown_help(command: str, locale: str) -> str:
     words = [*command.split(), "--help"]
-    shown = CliRunner().invoke(build_parser(never, locale), words, env={"COLUMNS": "200"})
+    shown = CliRunner().invoke(PARSERS[locale], words, env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
     lines = shown.output.splitlines()
     return "\n".join(line for line in lines if not re.match(r" (\$|사용법|Usage)", line))

@@ -5,11 +5,13 @@ import shutil
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
 import anyio
 import pytest
+import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -43,14 +45,27 @@ NAMES = [
     "reviews/kim.jsonl",
     "reviews/run.lock",
 ]
-SCENARIOS = sorted(Path(__file__).parents[2].glob("datasets/ac/dev/*.yaml"))[0]  # one file
+SCENARIO = """
+- id: list
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns:
+    - user: What are my habits?
+      expect: {calls: [{tool: list_habits}]}
+      reply: {contains_any: [none]}
+      gold: {say: You have none.}
+"""
+"""Without a criterion, so that a report has few charts."""
+SCENARIOS = "scenarios.yaml"
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run folder with one conversation, marked as a user's chat."""
     folder = tmp_path_factory.mktemp("run")
-    scenario = load_scenarios([SCENARIOS])[0]
+    file = tmp_path_factory.mktemp("suite") / SCENARIOS
+    file.write_text(SCENARIO)
+    scenario = load_scenarios([file])[0]
 
     async def play() -> Run:
         return await replay([scenario], gold_model, run_dir=folder, progress=False)
@@ -67,20 +82,28 @@ def theirs(run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("LHKIT_LOCALE", "en")
+    Path(SCENARIOS).write_text(SCENARIO)
     return shutil.copytree(run_folder, tmp_path / "runs/theirs")
 
 
+def to_its_end(work: object) -> int:
+    """Run a coroutine in a separate thread."""
+
+    async def waited() -> int:
+        return int(await work)  # type: ignore[misc] - a coroutine
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, waited).result()
+
+
+@cache
+def parser() -> typer.Typer:
+    return build_parser(to_its_end, "en")
+
+
 def lhkit(*args: str) -> Result:
-    """Run a command in this process, with its coroutine in a separate thread."""
-
-    def to_its_end(work: object) -> int:
-        async def waited() -> int:
-            return int(await work)  # type: ignore[misc] - a coroutine
-
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(anyio.run, waited).result()
-
-    return CliRunner().invoke(build_parser(to_its_end), args, env={"COLUMNS": "300"})
+    """Run a command in this process."""
+    return CliRunner().invoke(parser(), args, env={"COLUMNS": "300"})
 
 
 def label(folder: Path, reviewer: str = "kim") -> None:
@@ -95,11 +118,9 @@ COMMANDS: list[Callable[[Path], object]] = [
     lambda run: lhkit("export", str(run), "--inspect", str(run / "log.eval")),
     lambda run: lhkit("export", str(run), "--openai-messages", str(run / "messages.jsonl")),
     lambda run: lhkit("export", str(run), "--otel", str(run / "traces.jsonl")),
-    lambda run: lhkit("rescore", str(run), str(SCENARIOS)),
-    lambda run: lhkit("rescore", str(run), str(SCENARIOS), "--into", str(run)),
-    lambda run: lhkit(
-        "eval", str(SCENARIOS), "--model", "gold", "--limit", "1", "--name", run.name
-    ),
+    lambda run: lhkit("rescore", str(run), SCENARIOS),
+    lambda run: lhkit("rescore", str(run), SCENARIOS, "--into", str(run)),
+    lambda run: lhkit("eval", SCENARIOS, "--model", "gold", "--limit", "1", "--name", run.name),
     lambda run: lhkit("chats", "list", str(run)),
     label,
     lambda run: lhkit("chats", "forget", "--all", "--in", str(run)),
@@ -185,7 +206,7 @@ def test_report_names_the_pipe_that_it_refuses(theirs: Path) -> None:
 def test_rescore_refuses_a_link_where_its_folder_would_be(theirs: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     theirs.with_name("theirs-rescored").symlink_to(tmp_path / "elsewhere")
-    assert "--into" in lhkit("rescore", str(theirs), str(SCENARIOS)).output
+    assert "--into" in lhkit("rescore", str(theirs), SCENARIOS).output
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -199,12 +220,15 @@ def test_write_whole_refuses_a_device(tmp_path: Path) -> None:
         files.open_regular(Path("/dev/zero"))
 
 
-def append_many(folder: Path, begin: int, count: int) -> None:
-    """Append labels with different replies."""
+def append_many(
+    folder: Path, begin: int, count: int, meet: Callable[[], object] = lambda: None
+) -> None:
+    """Append labels with different replies, once all who do so have met."""
     record = Run.load(folder).records[0]
     place = list(places_of(record))[-1]
     seen = turn_sha256(record.trajectory.turns[place.turn])
     file = ReviewFile(folder, "kim")
+    meet()
     for number in range(begin, begin + count):
         verdict = LabelKind.NOT_FINE
         file.append(Label(place=place, verdict=verdict, turn_sha256=seen, say=str(number)))
@@ -212,23 +236,26 @@ def append_many(folder: Path, begin: int, count: int) -> None:
 
 def test_review_file_keeps_every_label_of_two_processes(theirs: Path) -> None:
     spawn = get_context("spawn")
-    both = [spawn.Process(target=append_many, args=(theirs, n, 100)) for n in (0, 1_000)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join()
+    barrier = spawn.Barrier(2, timeout=100)
+    other = spawn.Process(target=append_many, args=(theirs, 1_000, 100, barrier.wait))
+    other.start()
+    append_many(theirs, 0, 100, barrier.wait)
+    other.join()
     lines = (theirs / "reviews/kim.jsonl").read_bytes().split(b"\n")
     assert len(lines) == 201
 
 
+SECRET = b"42424242424242"  # longer than what a time may contain by chance
+
+
 def test_forget_chats_removes_the_labels_of_every_reviewer(theirs: Path) -> None:
     label(theirs, "kim")
-    append_many(theirs, 4242, 1)
-    (theirs / f"{files.DRAFT}0").write_text("4242")
+    append_many(theirs, int(SECRET), 1)
+    (theirs / f"{files.DRAFT}0").write_bytes(SECRET)
     name = Run.load(theirs).records[0].sample_id.scenario
     forget_chats(theirs, [name])
     everything = b"".join(path.read_bytes() for path in theirs.rglob("*") if path.is_file())
-    assert b"4242" not in everything
+    assert SECRET not in everything
     assert name.encode() not in (theirs / "records.jsonl").read_bytes()
     assert not list((theirs / "reviews").glob("*.jsonl"))
 

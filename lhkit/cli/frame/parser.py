@@ -82,13 +82,14 @@ def build_parser(run: Runner, locale: str | None = None) -> typer.Typer:
     """
     spoken = locale or _spoken_locale()
     set_up_wide_letters()
+    commands = {name: LazyCommand(name, run, spoken) for name in COMMANDS}
 
     class Commands(Spoken, TyperGroup):
         locale = spoken
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self.commands.update({name: LazyCommand(name, run, spoken) for name in COMMANDS})
+            self.commands.update(commands)
 
     app = typer.Typer(
         cls=Commands,
@@ -129,15 +130,18 @@ class LazyCommand(TyperCommand):
     def __init__(self, name: str, run: Runner, locale: str) -> None:
         self._module, self._summary = COMMANDS[name]
         self._run, self._locale = run, locale
+        self._loaded: Any = None
         super().__init__(name, help=translate(self._summary, locale))
 
     def load(self) -> Any:
-        """Import the module and return the command or group that it defines."""
-        from lhkit.cli.frame.command import build_command
+        """Import the module, once, and return the command or group that it defines."""
+        if self._loaded is None:
+            from lhkit.cli.frame.command import build_command
 
-        module = import_module(f"lhkit.cli.{self._module}")
-        app = build_command(module, str(self.name), self._summary, self._run, self._locale)
-        return get_command(app)
+            module = import_module(f"lhkit.cli.{self._module}")
+            app = build_command(module, str(self.name), self._summary, self._run, self._locale)
+            self._loaded = get_command(app)
+        return self._loaded
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **more: Any) -> Any:
         """Parse the arguments with the loaded command."""

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from lhkit.base.files import installed_version
 from lhkit.base.json_values import canonical, compact, json_or_repr
 from lhkit.conversation.responses import weights_label
-from lhkit.conversation.tool_results import ResultFormat
+from lhkit.conversation.tool_results import MIN_RESULT_BYTES, ResultFormat
 from lhkit.harness.records.record import MAX_SECONDS, SCHEMA, parse_moment
 from lhkit.harness.records.tool_specs import ToolSpec
 from lhkit.harness.records.wall_clock import TimeBreakdown
@@ -45,7 +45,7 @@ class _Part(BaseModel):
 class AssistantLimits(_Part):
     """Limits of the assistant, as far as exports need them."""
 
-    max_result_bytes: Annotated[int, Field(ge=1, le=2**31)] = 2**31
+    max_result_bytes: Annotated[int, Field(ge=MIN_RESULT_BYTES, le=2**31)] = 2**31
     truncation_hint: str = ""
     result_format: ResultFormat | None = None
 

@@ -6,6 +6,7 @@ Each is said where a shipped scenario expects that refusal; none is a claim of s
 import json
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
@@ -29,6 +30,11 @@ EXPLANATIONS = [
 ]
 
 
+@cache
+def scenarios() -> tuple[Scenario, ...]:
+    return load_scenarios([DATASETS / "ac"])
+
+
 def is_refused(turn: Turn, rule: str) -> bool:
     return any(call.result == rule for call in turn.expect.calls)
 
@@ -37,7 +43,7 @@ def explained(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
     """Return each explanation's scenario and words, by id: the fitting scenarios in turn."""
     fitting = cycle(
         each
-        for each in load_scenarios([DATASETS / "ac"])
+        for each in scenarios()
         if each.locale == locale and any(is_refused(turn, rule) for turn in each.turns)
     )
     mine = [each for each in EXPLANATIONS if (each["locale"], each["rule"]) == (locale, rule)]

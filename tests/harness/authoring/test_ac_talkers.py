@@ -1,7 +1,7 @@
 """The shipped scenarios: complete, valid, not passed by models that only answer with text."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,12 @@ def some_scenarios() -> tuple[Scenario, ...]:
     return all_scenarios()[::3]
 
 
+Scenarios = Callable[[], tuple[Scenario, ...]]
+by_day_and_at_night = pytest.mark.parametrize(
+    "scenarios", [some_scenarios, pytest.param(all_scenarios, marks=pytest.mark.nightly)]
+)
+
+
 @cache
 def places() -> dict[str, int]:
     return {scenario.id: place for place, scenario in enumerate(all_scenarios())}
@@ -66,7 +72,13 @@ def test_shipped_scenarios_cover_every_criterion() -> None:
         assert scenario.id.startswith(f"ac{number:02}-")
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, id=file.stem, marks=[] if place % 3 == 0 else pytest.mark.nightly)
+        for place, file in enumerate(sorted(FOLDER.rglob("*.yaml")))
+    ],
+)
 def test_shipped_scenarios_match_schema(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     pointer = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
@@ -83,8 +95,9 @@ async def test_talking_model_fails_shipped_scenarios(text: str | Mapping[str, st
     assert await passed_by(text, some_scenarios()) == []
 
 
-async def test_nodding_model_passes_only_small_talk() -> None:
-    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"}, all_scenarios())
+@by_day_and_at_night
+async def test_nodding_model_passes_only_small_talk(scenarios: Scenarios) -> None:
+    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"}, scenarios())
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
@@ -165,15 +178,12 @@ def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
     )
 
 
+@by_day_and_at_night
 @pytest.mark.parametrize("model", [talker, reader, asker])
-async def test_false_claims_without_a_write_pass_nothing(model: Any) -> None:
-    scenarios = {
-        talker: all_scenarios(),
-        reader: some_scenarios(),
-        asker: refused(some_scenarios()),
-    }[model]
+async def test_false_claims_without_a_write_pass_nothing(model: Any, scenarios: Scenarios) -> None:
+    asked = refused(scenarios()) if model is asker else scenarios()
     toolset = LifeHelperToolset()
-    run = await replay(scenarios, model, toolset=toolset, progress=False, concurrency=4)
+    run = await replay(asked, model, toolset=toolset, progress=False, concurrency=4)
     passed = [each.sample_id for each in run.records if each.score.verdict is Verdict.PASS]
     assert passed == []
     flags = [len(each.score.false_claims) for each in run.records]

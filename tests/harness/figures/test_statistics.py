@@ -79,7 +79,10 @@ def clustered(rng: np.random.Generator, clusters: int, repeats: int) -> list[lis
     return [list(rng.binomial(1, rate, size=repeats).astype(float)) for rate in rates]
 
 
-@pytest.mark.parametrize(("clusters", "repeats"), [(12, 4), (30, 3), (200, 2)])
+@pytest.mark.parametrize(
+    ("clusters", "repeats"),
+    [(12, 4), (30, 3), pytest.param(200, 2, marks=pytest.mark.nightly)],
+)
 def test_cluster_bootstrap_coverage_is_95_percent(clusters: int, repeats: int) -> None:
     rng = np.random.default_rng(12)
     covered = [
@@ -105,7 +108,10 @@ def test_cluster_bootstrap_is_deterministic() -> None:
     assert cluster_bootstrap([*clusters, []]) == cluster_bootstrap(clusters)
 
 
-@pytest.mark.parametrize(("clusters", "repeats", "slack"), [(22, 1, 0.03), (60, 2, 0.02)])
+@pytest.mark.parametrize(
+    ("clusters", "repeats", "slack"),
+    [(22, 1, 0.03), pytest.param(60, 2, 0.02, marks=pytest.mark.nightly)],
+)
 def test_median_interval_coverage(clusters: int, repeats: int, slack: float) -> None:
     rng = np.random.default_rng(15)
     effects = rng.normal(size=(800, clusters, 1))
@@ -276,7 +282,10 @@ def test_sign_flip_is_uniform_under_the_null(repeats: int) -> None:
     assert kstest(p_values, "uniform").pvalue > 0.05
 
 
-@pytest.mark.parametrize(("clusters", "repeats"), [(22, 1), (22, 4), (200, 1)])
+@pytest.mark.parametrize(
+    ("clusters", "repeats"),
+    [(22, 1), (22, 4), pytest.param(200, 1, marks=pytest.mark.nightly)],
+)
 def test_sign_flip_false_alarms_are_at_most_alpha(clusters: int, repeats: int) -> None:
     rng = np.random.default_rng(17)
     p_values = np.array([sign_flip(null_differences(rng, clusters, repeats)) for _ in range(3000)])

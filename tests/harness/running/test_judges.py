@@ -29,12 +29,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
 ROOT = Path(__file__).parents[3]
 DEV = ROOT / "datasets" / "ac" / "dev"
+SCENARIOS = load_scenarios([DEV], limit=32)
 
 
 async def old_run(folder: Path | None = None, limit: int = 12) -> Run:
-    return await replay(
-        load_scenarios([DEV]), gold_model, limit=limit, run_dir=folder, progress=False
-    )
+    return await replay(SCENARIOS, gold_model, limit=limit, run_dir=folder, progress=False)
 
 
 def answering(answer: Callable[..., str]) -> ScriptedModel:
