@@ -100,6 +100,7 @@ def test_reopened_card_appears_although_the_page_looked_for_it_too_early(
     again.close()
 
 
+@pytest.mark.nightly
 def test_reopened_ab_panel_appears_with_both_sides_and_its_board(
     open_notebook: OpenNotebook, context: BrowserContext, tmp_path: Path
 ) -> None:

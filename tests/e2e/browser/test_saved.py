@@ -87,6 +87,7 @@ def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
     without_scripts.close()
 
 
+@pytest.mark.nightly
 def test_saved_notebook_keeps_turns_after_the_page_was_reloaded(
     open_notebook: OpenNotebook, lab: Lab
 ) -> None:
