@@ -310,6 +310,11 @@ def path_of(page: Page) -> str:
     return str(page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path"))
 
 
+def close_notebook(page: Page) -> None:
+    """Close the notebook of a page; its kernel runs on."""
+    page.evaluate("() => { window.jupyterapp.shell.currentWidget.dispose(); }")
+
+
 def run_all(page: Page) -> None:
     """Start all cells; the command's own promise ends only with the last cell."""
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")

@@ -20,7 +20,7 @@ from jupyter_client.provisioning import local_provisioner
 MODULES = (
     *("ipykernel.ipkernel", "ipykernel.kernelapp", "lhkit.app", "lhkit.toolset", "lhkit.testing"),
     *("lhkit.chat.assistant", "lhkit.harness.authoring.from_chat", "lhkit.harness.chats.reviews"),
-    *("lhkit.harness.results.compare", "lhkit.lifehelper.toolset", "lhkit.mcp"),
+    *("lhkit.harness.results.compare", "lhkit.lifehelper.toolset", "lhkit.mcp.connection"),
     *("lhkit.models.client.served", "lhkit.models.recorded.scripted"),
     *("lhkit.notebook.panel.export", "lhkit.notebook.panel.render"),
 )
