@@ -84,10 +84,12 @@ def serve() -> None:
         importlib.import_module(name)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    parent = {"JPY_PARENT_PID": str(os.getpid())}  # a kernel ends with its parent
     with os.fdopen(os.dup(0), "rb") as requests:
         for request in requests:
             if os.fork() == 0:
-                _become(*json.loads(request), requests)
+                words, environment, folder = json.loads(request)
+                _become(words, environment | parent, folder, requests)
                 return
 
 
@@ -104,6 +106,5 @@ def _become(
     os.chdir(folder)
     os.environ.clear()  # noqa: TID251 - for the fork
     os.environ.update(environment)  # noqa: TID251
-    os.environ["JPY_PARENT_PID"] = str(os.getppid())  # noqa: TID251 - it ends with its parent
     sys.argv[:] = words[2:]
     runpy.run_module(words[2], run_name="__main__", alter_sys=True)

@@ -201,7 +201,7 @@ def test_page_on_a_narrow_screen_does_not_scroll_sideways(
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
-@pytest.mark.parametrize("samples", [500, pytest.param(2_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("samples", [200, pytest.param(2_000, marks=pytest.mark.nightly)])
 def test_page_filters_many_samples(
     samples: int, browser: Browser, written: Callable[..., str]
 ) -> None:
@@ -209,7 +209,7 @@ def test_page_filters_many_samples(
     page, _, _ = opened(browser, written(run, is_whole=True))
     assert page.locator("#shown").inner_text() == f"{samples} / {samples}"
     elements = page.evaluate("document.querySelectorAll('*').length")
-    assert elements < 10 * samples  # a line each, no transcripts
+    assert elements < 8 * samples + 1_500  # a line each, no transcripts
     page.evaluate(
         "() => { const t = performance.now(); "
         f"document.querySelector('[name=words]').value = 's-{samples - 1}'; "
