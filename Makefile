@@ -102,7 +102,7 @@ clean:  ## remove caches of tools (not .venv, not the weights)
 
 # Chromium and a Korean font, for the tests that open a real browser.
 browser:
-	@$(call apt_install,chromium chromium-browser google-chrome,chromium fonts-nanum,tests open a real browser)
+	@$(call apt_install,chromium-headless-shell chromium chromium-browser google-chrome,chromium-headless-shell fonts-nanum,tests open a real browser)
 
 # Node and npm, for the MCP servers from npm that `make nightly` starts.
 node:

@@ -15,7 +15,7 @@ import lhkit.tools.json_schema  # noqa: F401 - before others import jsonschema, 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 BROWSER_ARGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
     *("--disable-component-update", "--disable-sync"),

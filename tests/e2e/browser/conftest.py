@@ -25,6 +25,8 @@ from tests.children import search_paths, unused_port
 from tests.e2e.browser.reading import show_theme
 
 LAB = """
+from tests.e2e.browser.kernels import fork_kernels
+fork_kernels()
 import lhkit.tools.json_schema  # before others import jsonschema, in seconds
 from jupyterlab.labapp import main
 main()
@@ -34,7 +36,17 @@ LAB_ARGS = (
     *("--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"),
     *("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
 )
-UNUSED = ("@jupyterlab/launcher-extension",)  # it fills the page when no document is open
+UNUSED = tuple(  # the launcher fills the page when no document is open; the others only cost time
+    f"@jupyterlab/{name}-extension"
+    for name in (
+        *("audio", "celltags", "completer", "console", "csvviewer", "debugger", "documentsearch"),
+        *("extensionmanager", "fileeditor", "help", "htmlviewer", "hub"),
+        *("imageviewer", "inspector", "javascript", "json", "json-lines", "launcher", "logconsole"),
+        *("lsp", "markdownviewer", "mathjax", "mermaid", "metadataform", "pdf", "pluginmanager"),
+        *("running", "settingeditor", "statusbar", "terminal", "theme-dark-high-contrast", "toc"),
+        *("tooltip", "vega5", "video", "workspaces"),
+    )
+)
 PATIENCE_MS = 120_000  # only for what never comes: machines are shared
 IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
 OPEN = """async path => {
@@ -136,7 +148,7 @@ def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
 @pytest.fixture(scope="session")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """One for all tests, so that Lab's own code is loaded from the browser's cache."""
-    opened = browser.new_context(viewport=VIEWPORT, device_scale_factor=1.5, accept_downloads=True)
+    opened = browser.new_context(viewport=VIEWPORT, accept_downloads=True)
     opened.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
     yield opened
@@ -296,6 +308,11 @@ def show(page: Page, url: str) -> None:
 def path_of(page: Page) -> str:
     """Return where the notebook of a page is, from JupyterLab's folder."""
     return str(page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path"))
+
+
+def close_notebook(page: Page) -> None:
+    """Close the notebook of a page; its kernel runs on."""
+    page.evaluate("() => { window.jupyterapp.shell.currentWidget.dispose(); }")
 
 
 def run_all(page: Page) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Locator, Page, expect
 
 OLD_MS = 500  # a card is young for 400
@@ -80,33 +80,53 @@ def read_through(card: Locator) -> None:
     expect(card.locator('[data-end]:not([data-end="seen"])')).to_have_count(0)
 
 
-def errors(page: Page, within: str = ".lhkit-chat") -> list[tuple[str, str]]:
-    """Return all that axe-core finds wrong inside a panel."""
-    violations = Axe().run(page, context=within).response["violations"]
-    return [(each["id"], each["nodes"][0]["html"][:200]) for each in violations]
+FAULTS = """async ([within, options]) => {
+  const { violations } = await axe.run(within, { resultTypes: ["violations"], ...options });
+  return violations.map(({ id, nodes }) => [id, nodes[0].html.slice(0, 200)]);
+}"""
+
+
+def errors(page: Page, within: str = ".lhkit-chat", *rules: str) -> list[list[str]]:
+    """Return all that axe-core finds wrong inside a panel, by some rules or by all."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    options = {"runOnly": rules} if rules else {}
+    return list(page.evaluate(FAULTS, [within, options]))
 
 
 def show_theme(page: Page, theme: str) -> None:
     """Show a theme of JupyterLab: "Light" or "Dark"."""
-    change = "theme => { window.jupyterapp.commands.execute('apputils:change-theme', theme); }"
-    page.evaluate(change, {"theme": f"JupyterLab {theme}"})
-    body = page.locator("body")
-    expect(body).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+    body, name = page.locator("body"), f"JupyterLab {theme}"
+    if body.get_attribute("data-jp-theme-name") == name:
+        return
+    change = "theme => { window.jupyterapp.commands.execute('apputils:change-theme', { theme }); }"
+    page.evaluate(change, name)
+    expect(body).to_have_attribute("data-jp-theme-name", name)
     expect(page.locator("#jupyterlab-splash")).to_have_count(0)
 
 
 def each_theme(page: Page) -> Iterator[str]:
-    """Show JupyterLab's light theme and yield its name, then the dark one."""
-    for theme in ("Light", "Dark"):
+    """Yield "light" and "dark", each while JupyterLab shows it; first the one that it shows."""
+    shown = page.locator("body").get_attribute("data-jp-theme-name")
+    for theme in ("Dark", "Light") if shown == "JupyterLab Dark" else ("Light", "Dark"):
         show_theme(page, theme)
         yield theme.lower()
 
 
-def assert_readable(page: Page, within: str = ".lhkit-chat") -> None:
-    """Check contrast and accessibility in both themes."""
-    for _ in each_theme(page):
+def readable_in_each_theme(page: Page, within: str = ".lhkit-chat") -> Iterator[str]:
+    """Check contrast in both themes and, once, all else; yield each theme while it is shown."""
+    rules: tuple[str, ...] = ()
+    for theme in each_theme(page):
         assert page.evaluate(LOW_CONTRAST) == {}
-        assert errors(page, within) == []
+        assert errors(page, within, *rules) == []
+        yield theme
+        rules = ("color-contrast",)  # a theme is colours
+
+
+def assert_readable(page: Page, within: str = ".lhkit-chat") -> None:
+    """Check contrast in both themes and, once, all else of accessibility."""
+    for _ in readable_in_each_theme(page, within):
+        pass
 
 
 def hold_focus(target: Locator) -> None:

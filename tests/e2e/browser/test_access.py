@@ -26,6 +26,7 @@ def ask(page: Page) -> Locator:
     return page.locator('.lhkit-confirm[data-state="open"]')
 
 
+@pytest.mark.nightly
 def test_panel_text_has_aa_contrast(open_notebook: OpenNotebook) -> None:
     page = open_notebook(DEMO)
     ask(page)

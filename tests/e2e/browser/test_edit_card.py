@@ -228,7 +228,7 @@ def test_card_invalid_edit_is_shown_in_the_form(open_card: OpenCard) -> None:
     assert card.ran == []
 
 
-@pytest.mark.parametrize("locale", ["en", "ko"])
+@pytest.mark.parametrize("locale", ["en", pytest.param("ko", marks=pytest.mark.nightly)])
 def test_card_edit_makes_values_null_and_no_longer_null(open_card: OpenCard, locale: str) -> None:
     card = open_card(locale, schema=NULLABLE)
     dialog = card.ask(NULLABLE_ARGS)
@@ -320,7 +320,7 @@ def test_card_cancel_with_a_reason_is_safe_with_an_input_method(open_card: OpenC
     assert card.call.result(60).user_message == ""
 
 
-@pytest.mark.parametrize("locale", ["ko", "en"])
+@pytest.mark.parametrize("locale", ["ko", pytest.param("en", marks=pytest.mark.nightly)])
 def test_edit_card_is_accessible_and_fits_a_phone(
     open_card: OpenCard, shots: Path, locale: str
 ) -> None:

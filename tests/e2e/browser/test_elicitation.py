@@ -174,6 +174,7 @@ def test_elicitation_form_escapes_html_and_is_accessible(
     assert "owned" not in page.title()
 
 
+@pytest.mark.nightly
 def test_elicitation_card_closes_with_its_server(open_notebook: OpenNotebook, file: Path) -> None:
     page = open_notebook(panel(file, tool="ask_and_die"))
     card = open_form_card(page)

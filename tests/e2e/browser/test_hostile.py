@@ -84,6 +84,7 @@ def say(page: Page, box: str) -> None:
     page.locator(box).press("Enter")
 
 
+@pytest.mark.nightly
 def test_hostile_text_in_ab_panel(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:
     page = opened(open_notebook, tmp_path, AB)
     expect(page.get_by_role("button", name="Got it, start")).to_be_visible()

@@ -139,6 +139,7 @@ def answers(record: Path) -> list[str]:
     return [call.answer for turn in turns for call in turn.calls]
 
 
+@pytest.mark.nightly
 def test_mcp_card_stays_open_when_the_tab_closes_and_not_when_the_panel_does(
     open_panel: OpenNotebook, folder: Path, record: Path, context: BrowserContext
 ) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, WebSocketRoute, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
+from tests.e2e.browser.conftest import Lab, close_notebook, path_of
 from tests.e2e.browser.test_ab import cell as ab_cell
 from tests.e2e.browser.test_panel import DEMO, open_card
 
@@ -68,12 +69,12 @@ class HeldKernel:
         self._waiting.clear()
 
 
-def reopened_late(page: Page, context: BrowserContext) -> Page:
-    """Close a saved page; return it opened again, with its models found after the last look."""
+def reopened_late(page: Page, lab: Lab) -> Page:
+    """Save and close a notebook; return it in another page, which finds its models too late."""
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    address = page.url.replace("?reset", "")
-    page.close(run_before_unload=False)
-    again = context.new_page()
+    address = f"{lab.url}/lab/workspaces/late/tree/{path_of(page)}?reset"
+    close_notebook(page)
+    again = page.context.new_page()
     again.add_init_script(LATE_TIMERS)
     kernel = HeldKernel(again)
     again.goto(address, wait_until="domcontentloaded")
@@ -86,11 +87,11 @@ def reopened_late(page: Page, context: BrowserContext) -> Page:
 
 
 def test_reopened_card_appears_although_the_page_looked_for_it_too_early(
-    open_notebook: OpenNotebook, context: BrowserContext, tmp_path: Path
+    open_notebook: OpenNotebook, lab: Lab, tmp_path: Path
 ) -> None:
-    page = open_notebook(DEMO.format(path=str(tmp_path / "habits.sqlite3")), anew=True)
+    page = open_notebook(DEMO.format(path=str(tmp_path / "habits.sqlite3")))
     open_card(page)
-    again = reopened_late(page, context)
+    again = reopened_late(page, lab)
     card = again.locator(".lhkit-confirm").last
     expect(card).to_have_attribute("data-state", "open")
     expect(again.locator(".lhkit-chat:not(.lhkit-deaf)")).to_be_visible()
@@ -100,12 +101,13 @@ def test_reopened_card_appears_although_the_page_looked_for_it_too_early(
     again.close()
 
 
+@pytest.mark.nightly
 def test_reopened_ab_panel_appears_with_both_sides_and_its_board(
-    open_notebook: OpenNotebook, context: BrowserContext, tmp_path: Path
+    open_notebook: OpenNotebook, lab: Lab, tmp_path: Path
 ) -> None:
-    page = open_notebook(ab_cell(tmp_path / "votes"), anew=True)
+    page = open_notebook(ab_cell(tmp_path / "votes"))
     expect(page.locator(".lhkit-sides .lhkit-chat")).to_have_count(2)
-    again = reopened_late(page, context)
+    again = reopened_late(page, lab)
     expect(again.locator(".lhkit-sides .lhkit-chat:not(.lhkit-deaf)")).to_have_count(2)
     expect(again.locator(".lhkit-board:not(.lhkit-deaf)")).to_be_visible()
     again.close()

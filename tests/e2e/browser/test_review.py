@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 OpenNotebook = Callable[..., Page]
 
-COUNT = 3  # conversations
+COUNT = 2  # conversations
 
 CHATS = """
 from lhkit.notebook import Review, demo_panel

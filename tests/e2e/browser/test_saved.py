@@ -9,7 +9,7 @@ import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.e2e.browser.conftest import Lab, _end_kernels, path_of, show
+from tests.e2e.browser.conftest import Lab, _end_kernels, close_notebook, path_of, show
 from tests.e2e.browser.reading import OLD_MS
 from tests.e2e.browser.test_ab import cell as ab_cell
 
@@ -43,7 +43,7 @@ def copy_in(file: Path) -> dict[str, Any]:
 def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
     open_notebook: OpenNotebook, context: BrowserContext, browser: Browser, lab: Lab, shots: Path
 ) -> None:
-    page = open_notebook(DEMO, anew=True)
+    page = open_notebook(DEMO)
     say(page, ADD)
     card = page.locator('.lhkit-confirm[data-state="open"]')
     expect(card).to_be_visible()
@@ -65,7 +65,7 @@ def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
     assert "<button" not in kept["text/html"]
     expect(page.locator(".lhkit-input")).to_have_value("not sent yet")
     expect(page.locator(".lhkit-input")).to_be_focused()
-    page.close()
+    close_notebook(page)
 
     _end_kernels(lab)
     again = context.new_page()
@@ -87,6 +87,7 @@ def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
     without_scripts.close()
 
 
+@pytest.mark.nightly
 def test_saved_notebook_keeps_turns_after_the_page_was_reloaded(
     open_notebook: OpenNotebook, lab: Lab
 ) -> None:
@@ -106,6 +107,7 @@ def test_saved_notebook_keeps_turns_after_the_page_was_reloaded(
     assert "List my habits" in kept["text/plain"]
 
 
+@pytest.mark.nightly
 def test_saved_notebook_keeps_both_conversations_of_an_ab_panel(
     open_notebook: OpenNotebook, lab: Lab, tmp_path: Path
 ) -> None:

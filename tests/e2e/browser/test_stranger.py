@@ -103,6 +103,7 @@ def test_card_does_not_steal_focus(open_notebook: OpenNotebook, database: Path) 
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.nightly
 def test_panel_in_two_tabs(open_notebook: OpenNotebook, database: Path, lab: Lab) -> None:
     slow = DEMO.replace(")", ", pace_s=0.3)")  # its story takes half a minute
     page = open_notebook(slow.format(path=str(database)), "")
