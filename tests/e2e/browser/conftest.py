@@ -36,17 +36,17 @@ LAB_ARGS = (
     *("--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"),
     *("--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"),
 )
-UNUSED = tuple(  # the launcher fills the page when no document is open; the others only cost time
+UNUSED = tuple(  # the launcher fills the page when no document is open; the others cost time only
     f"@jupyterlab/{name}-extension"
     for name in (
-        *("audio", "celltags", "completer", "console", "csvviewer", "debugger", "documentsearch"),
-        *("extensionmanager", "fileeditor", "help", "htmlviewer", "hub"),
-        *("imageviewer", "inspector", "javascript", "json", "json-lines", "launcher", "logconsole"),
-        *("lsp", "markdownviewer", "mathjax", "mermaid", "metadataform", "pdf", "pluginmanager"),
-        *("running", "settingeditor", "statusbar", "terminal", "theme-dark-high-contrast", "toc"),
-        *("tooltip", "vega5", "video", "workspaces"),
+        *("audio", "celltags", "csvviewer", "debugger", "extensionmanager", "fileeditor", "help"),
+        *("htmlviewer", "hub", "imageviewer", "javascript", "json", "json-lines", "launcher"),
+        *("logconsole", "lsp", "markdownviewer", "mathjax", "mermaid", "metadataform", "pdf"),
+        *("pluginmanager", "running", "settingeditor", "statusbar", "terminal"),
+        *("theme-dark-high-contrast", "toc", "vega5", "video", "workspaces"),
     )
 )
+"""No extension that listens to keys in a notebook: lhkit's panels have to live with those."""
 PATIENCE_MS = 120_000  # only for what never comes: machines are shared
 IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
 OPEN = """async path => {
