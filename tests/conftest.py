@@ -84,11 +84,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 ONE_WORKER = (
+    "tests/harness/results/test_export.py",
     "tests/notebook/test_kernel.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
 )
-"""Files whose tests share a kernel, a wheel or a cluster."""
+"""Files whose tests share a process, a wheel or a cluster."""
 
 FORKING = (
     "tests/docs/",
