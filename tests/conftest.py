@@ -86,6 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 ONE_WORKER = (
     "tests/harness/results/test_export.py",
     "tests/notebook/test_kernel.py",
+    "tests/notebooks/test_outputs.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
 )
