@@ -96,6 +96,7 @@ FORKING = (
     "tests/docs/",
     "tests/cli/test_init.py",
     "tests/cli/test_terminal.py",
+    "tests/harness/records/test_crash.py",
     "tests/mcp/test_serving.py",
     "tests/mcp/test_toolset.py",
 )
