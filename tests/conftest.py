@@ -85,12 +85,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 ONE_WORKER = (
     "tests/harness/results/test_export.py",
+    "tests/models/test_tuned_weights.py",
     "tests/notebook/test_kernel.py",
     "tests/notebooks/test_outputs.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
 )
-"""Files whose tests share a process, a wheel or a cluster."""
+"""Files whose tests share a process, a wheel, a cluster or an import of torch."""
 
 FORKING = (
     "tests/docs/",
