@@ -6,6 +6,7 @@ the exit code that comes back. A fork ends with its client. For tests that run m
 not about how one starts.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -18,9 +19,11 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from lhkit.harness.scenarios.loader import read_sources
 from lhkit.lifehelper.shipped import scenario_folder
@@ -99,7 +102,28 @@ def serve(address: str) -> None:
     os.environ.update(environment)  # noqa: TID251
     sys.argv[:] = words
     sys.path[0] = str(Path(words[0]).absolute().parent)
-    runpy.run_path(words[0], run_name="__main__")
+    code: object = None
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as left:
+        code = left.code
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+        code = 1
+    _end(code)
+
+
+def _end(code: object) -> NoReturn:
+    """End as the interpreter does, but leave modules and objects, whose memory is shared."""
+    if not (code is None or isinstance(code, int)):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code or 0)
 
 
 def _read_request(connection: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]]:
