@@ -91,7 +91,8 @@ def serve(address: str) -> None:
             os.close(stream)
         threading.Thread(target=_end_with_client, args=(child, connection), daemon=True).start()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        connection.sendall(b"%d" % (code if code >= 0 else 128 - code))
+        with suppress(OSError):  # the client may be gone
+            connection.sendall(b"%d" % (code if code >= 0 else 128 - code))
         os._exit(0)
     connection.close()
     for number, stream in enumerate(streams):
