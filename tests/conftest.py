@@ -4,6 +4,8 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 import lhkit.tools.json_schema  # noqa: F401 - before others import jsonschema, in seconds
+from tests.forks import forking_commands
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -79,6 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             "browser" in markers[item],
             "model" not in markers[item],
             item.path.name != "test_ray.py",
+            not item.nodeid.startswith(FORKING),
             "slow" not in markers[item],
             "lab" not in getattr(item, "fixturenames", ()),
         )
@@ -87,17 +91,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 ONE_WORKER = (
     "tests/harness/authoring/test_phone.py",
+    "tests/harness/results/test_export.py",
     "tests/locales/test_one_language.py",
+    "tests/models/test_tuned_weights.py",
     "tests/notebook/test_kernel.py",
+    "tests/notebooks/test_outputs.py",
     "tests/packaging/test_wheel.py",
     "tests/scale/test_ray.py",
     "tests/test_pytest_stop.py",
 )
-"""Files whose tests share what takes seconds to make, a kernel, a wheel or a cluster."""
+"""Files whose tests share what takes seconds to make: a process, a wheel, a cluster, an import."""
+
+FORKING = (
+    "tests/docs/",
+    "tests/cli/test_init.py",
+    "tests/cli/test_terminal.py",
+    "tests/harness/records/test_crash.py",
+    "tests/mcp/test_serving.py",
+    "tests/mcp/test_toolset.py",
+)
+"""Tests that share the process of `commands`."""
 
 
 class SharedServers(LoadScopeScheduling):
-    """Gives one worker all tests of the model servers, and one all of `tests/docs`.
+    """Gives one worker all tests of the model servers, and one all of `FORKING`.
 
     One has all tests of each of `ONE_WORKER`; any other test goes to whichever worker is free.
     xdist's groups are lost with pytest 9.2 (as of xdist 3.8).
@@ -107,8 +124,8 @@ class SharedServers(LoadScopeScheduling):
         path = nodeid.partition("::")[0]
         if path in ONE_WORKER:
             return path
-        if path.startswith("tests/docs/"):  # they share a process that has lhkit loaded
-            return "docs"
+        if path.startswith(FORKING):
+            return "forking"
         is_model = path.startswith("tests/e2e/") and not path.startswith("tests/e2e/browser/")
         return "model" if is_model else nodeid
 
@@ -142,6 +159,13 @@ def browser() -> "Iterator[Browser]":
         opened = playwright.chromium.launch(executable_path=path, args=list(BROWSER_ARGS))
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Path]:
+    """Return a folder with `lhkit` and `python` that start at once, for a PATH; see `FORKING`."""
+    with TemporaryDirectory() as folder, forking_commands(Path(folder)) as written:
+        yield written
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,11 @@
 
 One process has loaded lhkit, and each command is a fork of it, which saves seconds of imports. What
 stands on the PATH hands its words, folder, environment and streams to that process, and ends with
-the exit code that comes back. For tests that run many commands and are not about how one starts.
+the exit code that comes back. A fork ends with its client. For tests that run many commands and are
+not about how one starts.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -12,12 +14,16 @@ import os
 import pkgutil
 import runpy
 import select
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from lhkit.harness.scenarios.loader import read_sources
 from lhkit.lifehelper.shipped import scenario_folder
@@ -62,6 +68,7 @@ def serve(address: str) -> None:
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)
     importlib.import_module("altair")  # the charts of pages
+    importlib.import_module("mcp.server.mcpserver")  # of servers that tests start
     read_sources([scenario_folder()])  # which compiles patterns
     gc.freeze()  # else each fork collects all this when it ends
     with socket.socket(socket.AF_UNIX) as listener:
@@ -78,26 +85,58 @@ def serve(address: str) -> None:
             connection.close()
         else:
             return
+    words, folder, environment, streams = _read_request(connection)
     if child := os.fork():
+        for stream in streams:
+            os.close(stream)
+        threading.Thread(target=_end_with_client, args=(child, connection), daemon=True).start()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        connection.sendall(b"%d" % (code if code >= 0 else 128 - code))
+        with suppress(OSError):  # the client may be gone
+            connection.sendall(b"%d" % (code if code >= 0 else 128 - code))
         os._exit(0)
-    with connection:
-        words = _take_over(connection)
-    sys.argv[:] = words
-    sys.path[0] = str(Path(words[0]).absolute().parent)
-    runpy.run_path(words[0], run_name="__main__")
-
-
-def _take_over(connection: socket.socket) -> list[str]:
-    """Take over streams, folder and environment of the client; return its words."""
-    length, streams, *_ = socket.recv_fds(connection, 8, 3)
-    with connection.makefile("rb") as request:
-        words, folder, environment = json.loads(request.read(int(length)))
+    connection.close()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(folder)
     os.environ.clear()  # noqa: TID251 - for the fork
     os.environ.update(environment)  # noqa: TID251
-    return words
+    sys.argv[:] = words
+    sys.path[0] = str(Path(words[0]).absolute().parent)
+    code: object = None
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as left:
+        code = left.code
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+        code = 1
+    _end(code)
+
+
+def _end(code: object) -> NoReturn:
+    """End as the interpreter does, but leave modules and objects, whose memory is shared."""
+    if not (code is None or isinstance(code, int)):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code or 0)
+
+
+def _read_request(connection: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]]:
+    """Return the words, folder, environment and streams of a client."""
+    length, streams, *_ = socket.recv_fds(connection, 8, 3)
+    with connection.makefile("rb") as request:
+        words, folder, environment = json.loads(request.read(int(length)))
+    return words, folder, environment, streams
+
+
+def _end_with_client(child: int, connection: socket.socket) -> None:
+    """Kill a fork as soon as its client is gone, which sends nothing more."""
+    with suppress(ProcessLookupError, ConnectionError):
+        if not connection.recv(1):
+            os.kill(child, signal.SIGKILL)

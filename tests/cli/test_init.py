@@ -113,9 +113,10 @@ def names_in(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_init_workflow_stops_at_a_regression_once_a_run_is_accepted(
-    project: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path
 ) -> None:
     environment = {**search_paths(), "LHKIT_LOCALE": "en", "LHKIT_CACHE_DIR": str(tmp_path / "c")}
+    environment["PATH"] = f"{commands}:{environment['PATH']}"
     summary = tmp_path / "summary.md"
     environment["GITHUB_STEP_SUMMARY"] = str(summary)
 

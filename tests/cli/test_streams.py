@@ -48,7 +48,7 @@ def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize(
     ("variables", "command"),
     [
-        ({"PYTHONIOENCODING": "ascii"}, EVAL),
+        pytest.param({"PYTHONIOENCODING": "ascii"}, EVAL, marks=pytest.mark.nightly),
         ({"PYTHONIOENCODING": "cp949"}, "-m lhkit report made --markdown -"),
         ({"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, EVAL),
     ],
@@ -66,7 +66,9 @@ async def test_commands_escape_letters_that_the_console_cannot_encode(
     assert (b"\\u2705" if "report" in command else b"\\u2013") in ran.stdout
 
 
-@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", [pytest.param("2>&-", marks=pytest.mark.nightly), ">&-", "<&- >&- 2>&-"]
+)
 def test_eval_ends_with_its_own_code_where_streams_are_closed(closed: str, tmp_path: Path) -> None:
     ran = shell(f"$PY {EVAL} {closed}", tmp_path)
     assert (ran.returncode, b"Traceback" in ran.stderr) == (0, False), ran.stderr
@@ -76,7 +78,9 @@ def test_eval_ends_with_its_own_code_where_streams_are_closed(closed: str, tmp_p
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        (f"$PY {EVAL} 2>&1 | true; exit ${{PIPESTATUS[0]}}", 0),
+        pytest.param(
+            f"$PY {EVAL} 2>&1 | true; exit ${{PIPESTATUS[0]}}", 0, marks=pytest.mark.nightly
+        ),
         ("$PY -m lhkit eval --help | true; exit ${PIPESTATUS[0]}", 0),
         (
             f"$PY {EVAL.replace('gold', 'silent')} --fail-under 9 | true; exit ${{PIPESTATUS[0]}}",

@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -493,14 +493,19 @@ def after(released: asyncio.Event, asked: asyncio.Event) -> Behaviour:
     return behave
 
 
+@pytest.fixture
+def lhkit_command(commands: Path) -> Sequence[str]:
+    """Return the command `lhkit`, which starts at once."""
+    return (str(commands / "lhkit"),)
+
+
 @contextmanager
 def chat(
-    terminal: Pty, base_url: str, folder: Path, *options: str
+    terminal: Pty, base_url: str, folder: Path, *options: str, lhkit: Sequence[str]
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """A real `lhkit chat` in the terminal; it does not outlive the test."""
-    line = [sys.executable, "-m", "lhkit", "chat", "--base-url", base_url, *options]
     with subprocess.Popen(
-        line,
+        [*lhkit, "chat", "--base-url", base_url, *options],
         stdin=terminal.slave,
         stdout=terminal.slave,
         stderr=terminal.slave,
@@ -527,7 +532,9 @@ async def test_chat_writes_only_after_confirmation(terminal: Pty, tmp_path: Path
     done = streams(completion(["그랬어요."]))
     server = FakeVllm(after(released, asked), done, streams(completion([WISH])), done)
     async with server:
-        with chat(terminal, server.base_url, tmp_path, "--db", str(database)) as process:
+        new = (sys.executable, "-m", "lhkit")
+        started = chat(terminal, server.base_url, tmp_path, "--db", str(database), lhkit=new)
+        with started as process:
             await terminal.until("나>")
             terminal.type("걷기 추가해줘\r")
             await asked.wait()  # the model is at work, and no question is on the screen
@@ -570,14 +577,14 @@ async def policy_at(base_url: str, folder: Path) -> Path:
 
 @pytest.mark.anyio
 async def test_chat_says_what_runs_without_asking_and_that_it_did(
-    terminal: Pty, tmp_path: Path
+    terminal: Pty, tmp_path: Path, lhkit_command: Sequence[str]
 ) -> None:
     database, done = tmp_path / "chat.sqlite3", streams(completion(["추가했어요."]))
     server = FakeVllm(streams(completion([WISH])), done)
     async with server:
         file = await policy_at(server.base_url, tmp_path)
         options = ("--db", str(database), "--approvals", str(file))
-        with chat(terminal, server.base_url, tmp_path, *options) as process:
+        with chat(terminal, server.base_url, tmp_path, *options, lhkit=lhkit_command) as process:
             await terminal.until("나>")
             seen = re.sub(r"\s+", " ", terminal.seen)
             assert "다음 도구는 확인 없이 실행합니다(위험 2% 이하): add_habit" in seen
@@ -596,7 +603,9 @@ PANTRY = Path(__file__).parents[2] / "evals" / "pantry" / "pantry.py"
 
 
 @pytest.mark.anyio
-async def test_chat_with_own_toolset_asks_before_writes(terminal: Pty, tmp_path: Path) -> None:
+async def test_chat_with_own_toolset_asks_before_writes(
+    terminal: Pty, tmp_path: Path, lhkit_command: Sequence[str]
+) -> None:
     world = tmp_path / "fridge.yaml"
     world.write_text("items: [{id: egg, name: 달걀, amount: 9}]\n", encoding="utf-8")
     look = DIALECTS["json"].render_call("find_item", {})
@@ -605,7 +614,7 @@ async def test_chat_with_own_toolset_asks_before_writes(terminal: Pty, tmp_path:
     )
     options = ("--toolset", f"{PANTRY}:toolset", "--world", str(world))
     async with server:
-        with chat(terminal, server.base_url, tmp_path, *options) as process:
+        with chat(terminal, server.base_url, tmp_path, *options, lhkit=lhkit_command) as process:
             await terminal.until("나>")
             terminal.type("달걀 세 개 썼어\r")
             await terminal.until("쓰기: 달걀 3개")
@@ -622,13 +631,18 @@ async def test_chat_with_own_toolset_asks_before_writes(terminal: Pty, tmp_path:
 
 
 @pytest.mark.anyio
-async def test_chat_answers_elicitation_only_after_yes(terminal: Pty, tmp_path: Path) -> None:
+async def test_chat_answers_elicitation_only_after_yes(
+    terminal: Pty, tmp_path: Path, commands: Path, lhkit_command: Sequence[str]
+) -> None:
     ledger = tmp_path / "ledger.txt"
-    command = shlex.join([sys.executable, str(LEDGER), str(ledger)])
+    options = (
+        "--toolset",
+        f"mcp:{shlex.join([str(commands / 'python'), str(LEDGER), str(ledger)])}",
+    )
     wish = DIALECTS["json"].render_call("add_detailed", {"text": "rent"})
     server = FakeVllm(streams(completion([wish])), streams(completion(["그랬어요."])))
     async with server:
-        with chat(terminal, server.base_url, tmp_path, "--toolset", f"mcp:{command}") as process:
+        with chat(terminal, server.base_url, tmp_path, *options, lhkit=lhkit_command) as process:
             await terminal.until("나>")
             terminal.type("월세 적어줘\r")
             await terminal.until("[y/N]")

@@ -1,7 +1,6 @@
 import shlex
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -42,8 +41,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(file: Path) -> str:
-    return shlex.join([sys.executable, str(LEDGER), str(file)])
+def command(file: Path, commands: Path) -> str:
+    """Return the command of the ledger's server."""
+    return shlex.join([str(commands / "python"), str(LEDGER), str(file)])
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def ledger(command: str) -> Callable[..., McpToolset]:
 
 
 @pytest.fixture
-def address(file: Path) -> Iterator[str]:
+def address(file: Path, commands: Path) -> Iterator[str]:
     """Return the address of a ledger that is served by HTTP."""
     port = unused_port()
-    child = subprocess.Popen([sys.executable, str(LEDGER), str(file), str(port)])
+    child = subprocess.Popen([str(commands / "python"), str(LEDGER), str(file), str(port)])
     pause = threading.Event()
     try:
         while True:

@@ -82,12 +82,12 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def words(tmp_path: Path, file: Path) -> list[str]:
+def words(tmp_path: Path, file: Path, commands: Path) -> list[str]:
     """Return the command that serves the notes."""
     tools = tmp_path / "mine.py"
     tools.write_text(TOOLS.format(file=str(file)), encoding="utf-8")
     options = ["--toolset", f"{tools}:notes", "--locale", "en"]
-    return [sys.executable, "-m", "lhkit", "mcp", "serve", *options]
+    return [str(commands / "lhkit"), "mcp", "serve", *options]
 
 
 def client(words: list[str], *more: str, **options: Any) -> Client:

@@ -455,10 +455,10 @@ async def test_start_error_masks_variables(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 async def test_server_gets_variable_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path, commands: Path
 ) -> None:
     monkeypatch.setenv("LEDGER_FILE", str(file))
-    words = shlex.join([sys.executable, str(LEDGER)])
+    words = shlex.join([str(commands / "python"), str(LEDGER)])
     own = tmp_path / "own.toml"
     own.write_text(f"server = {json.dumps(f'{words} ${{LEDGER_FILE}}')}\nstart_s = 120\n")
     with opened(load(f"mcp:{own}"), {}, "en") as session:

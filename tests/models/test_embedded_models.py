@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,14 @@ import pytest
 
 from lhkit import app, embedded
 from lhkit.base.errors import AdapterError, MissingPackageError, UsageError
+from lhkit.models.serving import vllm_server
 from lhkit.models.serving.server import RunningServer, after_boot_s
 from lhkit.models.weights import weights
 from lhkit.models.weights.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from lhkit.models.weights.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, models
+from tests.models.test_vllm_options import help_of
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +91,6 @@ async def test_running_server_of_older_weights_is_not_found(
     assert (settings.cache_dir / "servers" / "gemma.json").exists()
 
 
-@pytest.mark.slow
 async def test_prepare_vllm_uses_the_weights_of_the_name(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,8 +105,12 @@ async def test_prepare_vllm_uses_the_weights_of_the_name(
     async def bare(cache_dir: Path, **_: Any) -> Path:
         return made(cache_dir / "bare")
 
+    async def printed(_command: Sequence[str]) -> str:
+        return help_of("0.32")
+
     monkeypatch.setattr(weights, "ensure_tuned", ensured)
     monkeypatch.setattr(weights, "ensure_weights", bare)
+    monkeypatch.setattr(vllm_server, "read_help", printed)
     default = await embedded.prepare_vllm(settings)
     base = await embedded.prepare_vllm(settings, name="gemma-base", server_parser=True)
     assert (default.served_name, default.model.name) == ("gemma", "tuned")

@@ -1,11 +1,13 @@
 """Run nbval as CI does: outputs compared, with a new user's environment."""
 
-import shutil
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
+import nbformat
 import pytest
 
 from lhkit.models.weights.weights import ensure_weights
@@ -16,7 +18,25 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
 CELL_TIMEOUT_S = 3600  # only for hangs
 
-Nbval = Callable[..., "subprocess.CompletedProcess[str]"]
+Nbval = Callable[..., "Outcomes"]
+
+
+class Outcomes:
+    """What nbval found in notebooks: the reports of their cells."""
+
+    def __init__(self, report: Path, output: str) -> None:
+        self._report = report
+        self._output = output
+
+    def failures(self, notebook: Path) -> list[str]:
+        """Return why cells failed, in order; a notebook that was not run to its end fails."""
+        assert self._report.exists(), self._output
+        name = str(notebook).strip("/").replace("/", ".")
+        every = ElementTree.parse(self._report).iter("testcase")  # noqa: S314 - pytest's own
+        cells = [cell for cell in every if cell.attrib["classname"].startswith(name)]
+        source = nbformat.read(notebook, as_version=4).cells
+        assert len(cells) == sum(cell.cell_type == "code" for cell in source), self._output
+        return [f"{cell.attrib['name']}: {''.join(cell.itertext())}" for cell in cells if len(cell)]
 
 
 @pytest.fixture(scope="session")
@@ -25,42 +45,47 @@ async def base_weights(anyio_backend: str) -> Path:  # noqa: ARG001 - requests t
     return await ensure_weights(load_settings().cache_dir)
 
 
-@pytest.fixture
-def nbval(tmp_path: Path) -> Nbval:
-    """Return a function that runs a notebook and compares its outputs with the committed ones."""
+@pytest.fixture(scope="module")
+def nbval(tmp_path_factory: pytest.TempPathFactory) -> Nbval:
+    """Return a function that runs notebooks and compares their outputs with the committed ones."""
 
     def run(
-        notebook: Path, *, timeout_s: int = CELL_TIMEOUT_S
-    ) -> "subprocess.CompletedProcess[str]":
+        *notebooks: Path, python_path: Path | None = None, timeout_s: int = CELL_TIMEOUT_S
+    ) -> Outcomes:
+        home = tmp_path_factory.mktemp("home")
+        report = home / "report.xml"
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
-        command += ["--rootdir", str(notebook.parent), "-n0", "-p", "no:cacheprovider", "-vv"]
-        command += [*LOAD_NBVAL, "--nbval", "--nbval-current-env"]
+        command += ["--rootdir", "/", "-n0", "-p", "no:cacheprovider", "-vv"]
+        command += [*LOAD_NBVAL, "--nbval", "--nbval-current-env", f"--junitxml={report}"]
         command += [f"--nbval-cell-timeout={timeout_s}"]
         command += ["--timeout", "0"]  # nbval limits the cells, the outer test limits the whole
-        command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), str(notebook)]
-        return subprocess.run(
-            command, env=_environment(tmp_path), capture_output=True, text=True, check=False
+        command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), *map(str, notebooks)]
+        ran = subprocess.run(
+            command,
+            env=_environment(home, python_path),
+            capture_output=True,
+            text=True,
+            check=False,
         )
+        return Outcomes(report, ran.stdout + ran.stderr)
 
     return run
 
 
-def _environment(home: Path) -> dict[str, str]:
+def _environment(home: Path, python_path: Path | None) -> dict[str, str]:
     """Return the environment of a new user, without the settings of the current one.
 
     Only the cache is shared: its weights take minutes to create.
     """
+    paths = search_paths()
+    if python_path is not None:
+        folders = [str(python_path), *filter(None, [paths.get("PYTHONPATH")])]
+        paths["PYTHONPATH"] = os.pathsep.join(folders)
     return {
         "HOME": str(home / ".home"),
         "IPYTHONDIR": str(home / ".ipython"),
         "LANG": "ko_KR.UTF-8",
         "LHKIT_CACHE_DIR": str(load_settings().cache_dir),
         "LHKIT_CONFIG_DIR": str(home / ".lhkit"),
-        **search_paths(),
+        **paths,
     }
-
-
-@pytest.fixture
-def copies(tmp_path: Path) -> Path:
-    """Return a copy of the notebooks and their cassettes."""
-    return shutil.copytree(FOLDER, tmp_path / "notebooks")

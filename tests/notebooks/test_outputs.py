@@ -1,90 +1,86 @@
 """Notebooks reproduce their committed outputs, and nbval detects changes."""
 
-from collections.abc import Callable
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import nbformat
 import pytest
 
+from tests.notebooks.conftest import Nbval, Outcomes
+
 FOLDER = Path(__file__).parents[2] / "notebooks"
 TRAINING = FOLDER / "05_finetune.ipynb"
-NOTEBOOKS = sorted(path for path in FOLDER.glob("*.ipynb") if path != TRAINING)
+SERVERS = FOLDER / "06_mcp.ipynb"  # starts many
+NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {TRAINING, SERVERS})
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # only for hangs
 
-Nbval = Callable[..., "CompletedProcess[str]"]
 
-
-def change(path: Path, old: str, new: str, *, in_output: bool = False) -> None:
-    """Replace a text in the sources or the outputs of the cells; it must occur."""
+def change(path: Path, old: str, new: str) -> None:
+    """Replace a text in the sources of the cells; it must occur."""
     notebook = nbformat.read(path, as_version=4)
     hits = 0
     for cell in notebook.cells:
-        if not in_output:
-            hits += old in cell.source
-            cell.source = cell.source.replace(old, new)
-            continue
-        for output in cell.get("outputs", ()):
-            hits += old in output.get("text", "")
-            if "text" in output:
-                output["text"] = output["text"].replace(old, new)
+        hits += old in cell.source
+        cell.source = cell.source.replace(old, new)
     assert hits, f"{path.name} does not contain {old!r}"
     nbformat.write(notebook, path)
 
 
-def require_all_passed(ran: "CompletedProcess[str]", path: Path) -> None:
-    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]
-    cells = nbformat.read(path, as_version=4).cells
-    code = sum(cell.cell_type == "code" for cell in cells)
-    assert f"{code} passed" in ran.stdout
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """All notebooks in one run of nbval: the shipped ones, and some that are made here."""
+
+    outcomes: Outcomes
+    changed: Path
+    unrecorded: Path
+    imports: Path
+
+
+@pytest.fixture(scope="module")
+def ran(nbval: Nbval, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("notebooks")
+    copies = [shutil.copytree(FOLDER, folder / name) for name in ("changed", "unrecorded")]
+    changed, unrecorded = copies[0] / "01_tools_and_gate.ipynb", copies[1] / "00_quickstart.ipynb"
+    change(changed, "basket[name] -= count", "basket[name] -= count + 1")
+    change(unrecorded, "안녕? 뭘 도와줄 수 있어?", "안녕? 이름이 뭐야?")
+    imports = folder / "imports.ipynb"
+    cells = [nbformat.v4.new_code_cell("import only_here")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), imports)
+    own = folder / "own"
+    own.mkdir()
+    (own / "only_here.py").write_text("", encoding="utf-8")
+    outcomes = nbval(*NOTEBOOKS, changed, unrecorded, imports, python_path=own)
+    return Ran(outcomes=outcomes, changed=changed, unrecorded=unrecorded, imports=imports)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_reproduces_its_outputs(path: Path, nbval: Nbval) -> None:
-    require_all_passed(nbval(path), path)
+def test_notebook_reproduces_its_outputs(path: Path, ran: Ran) -> None:
+    assert ran.outcomes.failures(path) == []
 
 
 @pytest.mark.model
 @pytest.mark.nightly
 @pytest.mark.usefixtures("base_weights")
 def test_training_notebook_reproduces_its_outputs(nbval: Nbval) -> None:
-    require_all_passed(nbval(TRAINING), TRAINING)
+    assert nbval(TRAINING).failures(TRAINING) == []
 
 
-def test_nbval_uses_the_search_path_of_the_tests(
-    tmp_path: Path, nbval: Nbval, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "only_here.py").write_text("", encoding="utf-8")
-    cells = [nbformat.v4.new_code_cell("import only_here")]
-    path = tmp_path / "imports.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    monkeypatch.setenv("PYTHONPATH", str(own))
-    require_all_passed(nbval(path), path)
+@pytest.mark.nightly
+def test_notebook_of_servers_reproduces_its_outputs(nbval: Nbval) -> None:
+    assert nbval(SERVERS).failures(SERVERS) == []
 
 
-def test_nbval_fails_for_a_changed_output(copies: Path, nbval: Nbval) -> None:
-    path = copies / "01_tools_and_gate.ipynb"
-    change(path, "'left': 1", "'left': 7", in_output=True)
-    ran = nbval(path)
-    assert ran.returncode == 1
-    assert "1 failed" in ran.stdout
+def test_nbval_uses_the_search_path_of_the_tests(ran: Ran) -> None:
+    assert ran.outcomes.failures(ran.imports) == []
 
 
-def test_nbval_fails_for_a_changed_cell(copies: Path, nbval: Nbval) -> None:
-    path = copies / "01_tools_and_gate.ipynb"
-    change(path, "basket[name] -= count", "basket[name] -= count + 1")
-    ran = nbval(path)
-    assert ran.returncode == 1
-    assert "'left': 0" in ran.stdout
+def test_nbval_fails_for_a_changed_cell(ran: Ran) -> None:
+    assert "'left': 0" in ran.outcomes.failures(ran.changed)[0]
 
 
-def test_nbval_fails_for_a_request_without_recording(copies: Path, nbval: Nbval) -> None:
-    path = copies / "00_quickstart.ipynb"
-    change(path, "안녕? 뭘 도와줄 수 있어?", "안녕? 이름이 뭐야?")
-    ran = nbval(path)
-    assert ran.returncode == 1
-    assert "cassettes/quickstart.jsonl has no answer to this request" in ran.stdout
-    assert "이름이 뭐야?" in ran.stdout
+def test_nbval_fails_for_a_request_without_recording(ran: Ran) -> None:
+    text = "\n".join(ran.outcomes.failures(ran.unrecorded))
+    assert "cassettes/quickstart.jsonl has no answer to this request" in text
+    assert "이름이 뭐야?" in text

@@ -20,13 +20,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 
-LIGHT = """
-import sys
-import lhkit
-heavy = {"torch", "vllm", "pandas", "transformers", "aiohttp", "scipy"} & set(sys.modules)
-print(sorted(heavy))
-"""
-
 HEAVY = ("torch", "vllm", "transformers", "pandas", "scipy", "numpy", "altair", "aiohttp")
 SLOW = "rfc3987_syntax"  # compiles a grammar for seconds, for a format that lhkit does not use
 
@@ -89,26 +82,49 @@ def reachable_modules(start: str, files: dict[str, Path]) -> set[str]:
     return reached
 
 
-def test_import_lhkit_loads_no_heavy_library() -> None:
-    run = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
+STEPS = """
+import contextlib, io, json, sys
+loaded = []
+for code, args in json.loads(sys.argv[1]):
+    sys.argv = ["lhkit", *args]
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.redirect_stderr(shown):
+        try:
+            exec(code, {})
+        except SystemExit as left:
+            assert not left.code, shown.getvalue()
+    loaded.append([*sys.modules])
+json.dump(loaded, sys.stdout)
+"""
 
 
-@pytest.mark.parametrize("args", [["--help"], ["eval", "--help"], ["compare", "--help"]])
-def test_cli_help_loads_no_heavy_library(args: list[str], tmp_path: Path) -> None:
-    loaded = loaded_by(COMMAND, *args, folder=tmp_path)
-    assert loaded.isdisjoint({*HEAVY, SLOW})
-    assert args == ["compare", "--help"] or loaded.isdisjoint({"lhkit.app", "jsonschema"})
-    assert args != ["--help"] or loaded.isdisjoint({"pydantic", "lhkit.settings"})
-
-
-def test_cli_eval_with_gold_loads_no_heavy_library(tmp_path: Path) -> None:
+def test_commands_and_panel_load_no_heavy_library(tmp_path: Path) -> None:
+    """In one process, in which each step may load more than the one before."""
     file = tmp_path / "one.yaml"
     file.write_text(SCENARIO, encoding="utf-8")
-    args = ("eval", str(file), "--model", "gold", "--runs-dir", str(tmp_path / "runs"))
-    loaded = loaded_by(COMMAND, *args, folder=tmp_path)
-    assert loaded.isdisjoint({*HEAVY, SLOW, "lhkit.lifehelper.dates.english"})
-    assert "lhkit.lifehelper.dates.korean" in loaded  # of a Korean scenario
+    gold = ("eval", str(file), "--model", "gold", "--runs-dir", str(tmp_path / "runs"))
+    steps = (
+        ("import lhkit", ()),
+        (COMMAND, ("--help",)),
+        (COMMAND, ("eval", "--help")),
+        (COMMAND, gold),
+        (COMMAND, ("compare", "--help")),
+        ("from lhkit.notebook import demo_panel; demo_panel()", ()),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS, json.dumps(steps)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    heavy = {*HEAVY, SLOW}
+    after = [frozenset(names) for names in json.loads(done.stdout)]
+    assert [sorted(names & heavy) for names in after] == [[]] * len(steps)
+    _, usage, eval_usage, evaluated, *_ = after
+    assert usage.isdisjoint({"pydantic", "lhkit.settings"})
+    assert eval_usage.isdisjoint({"lhkit.app", "jsonschema"})
+    assert "lhkit.lifehelper.dates.english" not in evaluated
+    assert "lhkit.lifehelper.dates.korean" in evaluated  # of a Korean scenario
 
 
 OTHER_TOOLS = """
@@ -239,12 +255,7 @@ def test_values_load_no_drivers(code: str, drivers: tuple[str, ...], tmp_path: P
     assert not [name for name in loaded if name.startswith(drivers)]
 
 
-def test_demo_panel_loads_no_heavy_library(tmp_path: Path) -> None:
-    code = "from lhkit.notebook import demo_panel; demo_panel()"
-    loaded = loaded_by(code, folder=tmp_path)
-    assert loaded.isdisjoint({*HEAVY, SLOW})
-
-
+@pytest.mark.nightly  # compiles the grammar for seconds
 def test_json_schema_iri_check_is_loaded_on_use(tmp_path: Path) -> None:
     code = """
 import sys

@@ -17,7 +17,6 @@ from tests.docs.pages import ROOT, blocks, files, missing, run, steps
 README = ROOT / "README.md"
 SHOP, PANEL, TOOLS = (block.text for block in blocks(README) if block.language == "python")
 EVAL = steps(README)[0]
-GATE = "lhkit eval shop.yaml --toolset shop.py:toolset --model gold --name accepted"
 
 
 async def play(code: str, names: dict[str, Any]) -> list[Any]:
@@ -46,25 +45,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def environment(folder: Path) -> dict[str, str]:
     return {"HOME": str(folder), "LHKIT_CACHE_DIR": str(load_settings().cache_dir)}
-
-
-@pytest.mark.slow
-def test_readme_scenario_is_right_for_its_tools(shop: Path) -> None:
-    (lint,) = run(["lhkit lint shop.yaml --toolset shop.py:toolset"], shop, environment(shop))
-    assert "0 errors, 0 warnings" in lint.output
-
-
-@pytest.mark.slow
-def test_readme_gate_stops_at_a_regression(shop: Path) -> None:
-    every = [step.command for step in steps(README)]
-    gate = steps(README)[every.index(GATE) :][:3]
-    done = run([step.command for step in gate], shop, environment(shop))
-    assert missing(["passed … 1/1 100%"], done[0].output) is None, done[0].output
-    assert missing(gate[1].shown, done[1].output) is None, done[1].output
-    assert done[2].output == f"{gate[2].shown[0]}\n"
-    assert [result.code for result in done] == [0, 1, 0]
-    commands = [line for line in every if line.startswith("lhkit eval")]
-    assert all("--toolset shop.py:toolset" in line for line in commands), "no lhkit.toml is there"
 
 
 @pytest.mark.model

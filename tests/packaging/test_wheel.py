@@ -73,13 +73,28 @@ def run(folder: Path, *command: str | Path, code: int = 0) -> str:
     return output
 
 
+def build(source: Path, kind: str, folder: Path) -> Path:
+    """Build a wheel or an sdist of a folder."""
+    command = (sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder))
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
+
+
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the wheel and the sdist."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = (sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel")
-    subprocess.run([*command, "-d", str(folder)], cwd=ROOT, check=True, capture_output=True)
-    return folder
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the unpacked sdist."""
+    folder = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(build(ROOT, "sdist", tmp_path_factory.mktemp("packed"))) as archive:
+        archive.extractall(folder, filter="data")
+    (root,) = folder.iterdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel of the sdist, as a package index gets it."""
+    return build(sdist, "wheel", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture
@@ -109,12 +124,11 @@ def install(folder: Path, uv: str, python: str, *packages: str) -> None:
     "python", [pytest.param(name, marks=NIGHTLY if name != PYTHONS[0] else ()) for name in PYTHONS]
 )
 def test_wheel_without_extras_evaluates_a_new_project(
-    python: str, dist: Path, uv: str, tmp_path: Path
+    python: str, wheel: Path, uv: str, tmp_path: Path
 ) -> None:
     # The first is never skipped; the others run at night, on machines that have some of them.
     if python != PYTHONS[0] and not is_here(uv, python):
         pytest.skip(f"no Python {python} is installed here")
-    (wheel,) = dist.glob("*.whl")
     install(tmp_path, uv, python, str(wheel), "pytest")
     code = "import lhkit, sys; print(lhkit.__file__); assert 'pandas' not in sys.modules"
     assert str(tmp_path) in run(tmp_path, "bin/python", "-c", code)
@@ -127,8 +141,7 @@ def test_wheel_without_extras_evaluates_a_new_project(
 
 
 @NIGHTLY
-def test_wheel_serves_mcp_and_writes_a_report(dist: Path, uv: str, tmp_path: Path) -> None:
-    (wheel,) = dist.glob("*.whl")
+def test_wheel_serves_mcp_and_writes_a_report(wheel: Path, uv: str, tmp_path: Path) -> None:
     install(tmp_path, uv, "3.11", f"{wheel}[mcp,eval]")
     run(tmp_path, "bin/lhkit", "init", "demo")
     assert "add_item" in run(tmp_path, "bin/python", "-c", MCP_CLIENT)
@@ -147,15 +160,14 @@ def test_extra_resolves(extra: str, uv: str, tmp_path: Path) -> None:
         assert "aiohttp==" in names
 
 
-def test_sdist_has_package_tests_and_docs_and_builds_the_wheel(dist: Path, tmp_path: Path) -> None:
-    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
-    (root,) = tmp_path.iterdir()
-    assert {path.name for path in root.iterdir()} >= {"lhkit", "tests", "docs", "README.md"}
-    assert {path.name for path in (root / "datasets").iterdir()} == {"ac", "catalog"}
-    assert not {"evals", "notebooks"} & {path.name for path in root.iterdir()}
-    command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    built = tmp_path / wheel.name
-    assert zipfile.ZipFile(built).namelist() == zipfile.ZipFile(wheel).namelist()
+def test_sdist_has_package_tests_and_docs(sdist: Path) -> None:
+    assert {path.name for path in sdist.iterdir()} >= {"lhkit", "tests", "docs", "README.md"}
+    assert {path.name for path in (sdist / "datasets").iterdir()} == {"ac", "catalog"}
+    assert not {"evals", "notebooks"} & {path.name for path in sdist.iterdir()}
+
+
+@NIGHTLY
+def test_wheel_of_the_sdist_has_the_files_of_the_repository(wheel: Path, tmp_path: Path) -> None:
+    other = build(ROOT, "wheel", tmp_path)
+    assert other.name == wheel.name
+    assert zipfile.ZipFile(other).namelist() == zipfile.ZipFile(wheel).namelist()

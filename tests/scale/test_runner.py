@@ -4,7 +4,6 @@ import asyncio
 import logging
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from lhkit import scale
+from lhkit.__main__ import main
 from lhkit.app import ModelChoice
 from lhkit.base.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.cli.matrix import MatrixOptions, run_matrix
@@ -43,7 +43,6 @@ from lhkit.scale.replica import Replica
 from lhkit.scale.runner import RaySampleRunner
 from lhkit.settings import Settings
 from lhkit.toolset import load
-from tests.children import search_paths
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -405,43 +404,51 @@ async def test_matrix_runs_arms_on_replicas(
     assert {each.score.verdict for each in journals[0]} == {Verdict.PASS}
 
 
-def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
-    code = "import sys; sys.modules['ray'] = None; import lhkit.__main__ as it; it.main()"
-    words = ["eval", "--model", "gold", "--limit", "2", "--runs-dir", str(folder), *more]
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={**search_paths(), "HOME": str(folder), "LHKIT_LOCALE": "en"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def without_ray(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Return a function that runs `lhkit eval` without Ray: exit code, and output for people."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
+
+    def lhkit_eval(*more: str) -> tuple[int, str]:
+        words = ["eval", "--model", "gold", "--limit", "2", "--runs-dir", str(tmp_path), *more]
+        monkeypatch.setattr(sys, "argv", ["lhkit", *words])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return int(left.value.code or 0), capfd.readouterr().err
+
+    return lhkit_eval
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("words", "sentence"),
     [
-        (("--ray", "local"), 2, "Ray is not installed. Install it with `pip install 'lhkit[ray]'`"),
+        (("--ray", "local"), "Ray is not installed. Install it with `pip install 'lhkit[ray]'`"),
         (
             ("--ray", "ray://head:10001"),
-            2,
             "lhkit: --ray ray://head:10001 is invalid: the driver must run on a node of the "
             "cluster. Run the command there with --ray auto, for example by `ray job submit`.",
         ),
-        (("--replicas", "2"), 2, "--replicas is for --ray: give both, or neither"),
+        (("--replicas", "2"), "--replicas is for --ray: give both, or neither"),
     ],
 )
 def test_eval_refuses_ray_options_before_a_sample(
-    tmp_path: Path, words: tuple[str, ...], code: int, sentence: str
+    without_ray: Callable[..., tuple[int, str]], words: tuple[str, ...], sentence: str
 ) -> None:
-    done = without_ray(tmp_path, *words)
-    assert done.returncode == code
-    assert done.stderr.count("\n") == 1
-    assert sentence in done.stderr
+    code, stderr = without_ray(*words)
+    assert code == 2
+    assert stderr.count("\n") == 1
+    assert sentence in stderr
 
 
-def test_eval_works_without_ray(tmp_path: Path) -> None:
-    done = without_ray(tmp_path, "--name", "run")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_eval_works_without_ray(
+    without_ray: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    code, stderr = without_ray("--name", "run")
+    assert code == 0, stderr
     assert len(read_records(tmp_path / "run")) == 2
 
 

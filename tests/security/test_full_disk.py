@@ -9,16 +9,15 @@ import json
 import logging
 import os
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 import typer
 
+from lhkit.__main__ import main
 from lhkit.base.errors import RunError, StoreError
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.finish import finish
@@ -83,45 +82,6 @@ def test_journal_refuses_a_pipe_or_folder_in_place_of_a_file(
         read_manifest(tmp_path)
 
 
-def eval_in(folder: Path, most_bytes: int | None) -> subprocess.CompletedProcess[str]:
-    line = f"eval --model gold --limit {SAMPLES} --name r --concurrency 3"
-    limits = (most_bytes, most_bytes)
-    return subprocess.run(
-        [sys.executable, "-m", "lhkit", *line.split()],
-        cwd=folder,
-        # a .pyc that the limit cuts off would break every later process
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # noqa: TID251 - for the child
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
-        if most_bytes
-        else None,
-    )
-
-
-def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("LHKIT_LOCALE", "en")
-    refused = eval_in(tmp_path, 16_000)  # room for the manifest and some records
-    assert refused.returncode == ExitCode.INFRASTRUCTURE, refused.stderr
-    sentences = [line for line in refused.stderr.splitlines() if line.startswith("lhkit: ")]
-    assert len(sentences) == 1
-    assert "runs/r cannot be written" in sentences[0]
-    assert "Traceback" not in refused.stderr
-    whole = read_records(tmp_path / "runs" / "r")
-    assert len(whole) < SAMPLES
-    done = eval_in(tmp_path, None)
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "runs" / "r" / RECORDS).read_bytes().splitlines()
-    names = [json.loads(line)["sample_id"]["scenario"] for line in lines]
-    assert len(names) == len(set(names)) == SAMPLES
-    assert read_records(tmp_path / "runs" / "r")[: len(whole)] == whole
-
-
 @pytest.fixture
 def cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Yield the cache folder of a command in this process; its log is closed afterwards."""
@@ -132,6 +92,38 @@ def cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pa
     for handler in set(logger.handlers) - set(before):
         logger.removeHandler(handler)
         handler.close()
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def lhkit_eval() -> int:
+        line = f"lhkit eval --model gold --limit {SAMPLES} --name r --concurrency 3"
+        monkeypatch.setattr(sys, "argv", line.split())
+        with pytest.raises(SystemExit) as left:
+            main()
+        return int(left.value.code or 0)
+
+    # a .pyc that the limit cuts off would break every later process
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    monkeypatch.chdir(tmp_path)
+    with largest_file(16_000):  # room for the manifest and some records
+        code = lhkit_eval()
+    stderr = capfd.readouterr().err
+    assert code == ExitCode.INFRASTRUCTURE, stderr
+    sentences = [line for line in stderr.splitlines() if line.startswith("lhkit: ")]
+    assert len(sentences) == 1
+    assert "runs/r cannot be written" in sentences[0]
+    assert "Traceback" not in stderr
+    whole = read_records(tmp_path / "runs" / "r")
+    assert len(whole) < SAMPLES
+    assert lhkit_eval() == 0, capfd.readouterr().err
+    lines = (tmp_path / "runs" / "r" / RECORDS).read_bytes().splitlines()
+    names = [json.loads(line)["sample_id"]["scenario"] for line in lines]
+    assert len(names) == len(set(names)) == SAMPLES
+    assert read_records(tmp_path / "runs" / "r")[: len(whole)] == whole
 
 
 def exit_code(error: Exception) -> int:

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]  # a fixture
+
 pytestmark = pytest.mark.slow
 
 SAMPLES = 60
@@ -49,32 +53,40 @@ Journal.append = append
 main()
 """
 TIMES = re.compile(r"\d+\.\d+( s)?|–|(?<=그중 모델 밖 )\d+%")
-KILLED = -signal.SIGKILL
+KILLED = 128 + signal.SIGKILL
 
 
 class Command:
     """`lhkit eval --model gold` on many scenarios, always the same but for the run's name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, run: Run, python: Path) -> None:
         self.folder = folder
+        self._run = run
+        self._python = python
         self.scenarios = folder / "scenarios.yaml"
         text = "".join(SCENARIO.format(n=n, ac=1 + n % 3) for n in range(SAMPLES))
         self.scenarios.write_text(text, encoding="utf-8")
 
-    def line(self, name: str, *python: str) -> list[str]:
-        start = python or ("-m", "lhkit")
-        options = f"eval {self.scenarios} --model gold --name {name} --concurrency 4 --details"
-        return [sys.executable, *start, *options.split()]
+    def run(self, name: str) -> tuple[int, str, str]:
+        """Run it in this process: exit code, output, and output for people."""
+        return self._run(*self._words(name))
 
-    def run(self, name: str, *python: str) -> subprocess.CompletedProcess[str]:
+    def die(self, name: str, moment: str, at: int) -> subprocess.CompletedProcess[str]:
+        """Run it in a process that kills itself at a record."""
+        script = self.folder / "dying.py"
+        script.write_text(DYING, encoding="utf-8")
         return subprocess.run(
-            self.line(name, *python),
+            [self._python, script, moment, str(at), *self._words(name)],
             cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
             timeout=300,
         )
+
+    def _words(self, name: str) -> list[str]:
+        options = f"eval {self.scenarios} --model gold --name {name} --concurrency 4 --details"
+        return options.split()
 
     def records(self, name: str) -> Path:
         return self.folder / "runs" / name / "records.jsonl"
@@ -102,30 +114,31 @@ def table(output: str) -> list[str]:
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, commands: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("LHKIT_LOCALE", "ko")
     monkeypatch.delenv("LHKIT_BASE_URL", raising=False)
-    return Command(tmp_path)
+    return Command(tmp_path, run, commands / "python")
 
 
 def test_resume_after_kill_during_write(command: Command) -> None:
     whole = b""
     deaths = [("half a line", 17), ("after", 30)]
     for moment, at in deaths:
-        died = command.run("r", "-c", DYING, moment, str(at))
+        died = command.die("r", moment, at)
         assert died.returncode == KILLED, died.stderr
         assert command.whole("r").startswith(whole)
         assert command.whole("r").count(b"\n") == whole.count(b"\n") + at - (moment != "after")
         whole = command.whole("r")
-    resumed, plain = command.run("r"), command.run("plain")
-    assert (resumed.returncode, plain.returncode) == (0, 0)
+    (code, resumed, _), (plain_code, plain, _) = command.run("r"), command.run("plain")
+    assert (code, plain_code) == (0, 0)
     assert command.records("r").read_bytes().startswith(whole)
     assert command.answered("r") == command.answered("plain")
     assert set(command.answered("r").values()) == {1}
     assert len(command.answered("r")) == SAMPLES
-    assert table(resumed.stdout) == table(plain.stdout)
-    assert any("AC-1" in line and "20/20" in line for line in table(plain.stdout))
+    assert table(resumed) == table(plain)
+    assert any("AC-1" in line and "20/20" in line for line in table(plain))
 
 
 def test_second_process_is_refused_until_first_ends(command: Command) -> None:
@@ -143,11 +156,11 @@ def test_second_process_is_refused_until_first_ends(command: Command) -> None:
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        second = command.run("r")
-        assert (second.returncode, command.whole("r")) == (3, b"")
-        assert "다른 실행이 쓰고 있습니다" in second.stderr
-        assert "Traceback" not in second.stderr
+        code, _, stderr = command.run("r")
+        assert (code, command.whole("r")) == (3, b"")
+        assert "다른 실행이 쓰고 있습니다" in stderr
+        assert "Traceback" not in stderr
     finally:
         os.kill(holder.pid, signal.SIGKILL)
         holder.communicate()
-    assert command.run("r").returncode == 0, "a lock must not outlive its process"
+    assert command.run("r")[0] == 0, "a lock must not outlive its process"

@@ -1,15 +1,18 @@
-"""What inspect-ai reads in a log, as one line of JSON. Runs in inspect-ai's own environment."""
+"""What inspect-ai reads in a log, as one line of JSON. Runs in inspect-ai's own environment.
+
+It answers each line of its input, which is the path of a log.
+"""
 
 import json
 import sys
+from typing import Any
 
 from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries
 
 
-def main() -> None:
-    (file,) = sys.argv[1:]
+def read(file: str) -> dict[str, Any]:
     log = read_eval_log(file)
-    summary = {
+    return {
         "listed": [each.task for each in list_eval_logs(file.rpartition("/")[0])],
         "status": log.status,
         "model": log.eval.model,
@@ -48,8 +51,9 @@ def main() -> None:
             for each in log.samples or ()
         ],
     }
-    sys.stdout.write(json.dumps(summary))
 
 
 if __name__ == "__main__":
-    main()
+    for line in sys.stdin:
+        sys.stdout.write(f"{json.dumps(read(line.strip()))}\n")
+        sys.stdout.flush()

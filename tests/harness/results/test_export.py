@@ -3,6 +3,7 @@
 import json
 import subprocess
 import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from tests.harness.results.runs import CHAT, SCRIPT, lines, record, record_run, 
 
 pytestmark = pytest.mark.anyio
 
+Read = Callable[[Path], Any]
+
 
 async def exported(folder: Path, **places: Path) -> None:
     assert await export_run(ExportOptions(folder=folder, **places), load_settings()) == 0
@@ -43,12 +46,25 @@ def bytes_in(folder: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
-def inspect_reads(file: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def inspect_reads() -> Iterator[Read]:
+    """Return a function that returns what inspect-ai reads in a log."""
     reader = Path(__file__).with_name("inspect_reader.py")
-    line = [str(peers.peer_python(peers.INSPECT)), str(reader), str(file)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    line = [str(peers.peer_python(peers.INSPECT)), str(reader)]
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+
+        def read(file: Path) -> Any:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{file}\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            assert answer, process.communicate()[1]
+            return json.loads(answer)
+
+        yield read
 
 
 async def test_openai_messages_export_has_messages_and_results(
@@ -119,7 +135,7 @@ def test_exported_result_is_truncated_as_for_the_model(hint: str, tmp_path: Path
 
 @pytest.mark.slow
 async def test_exports_keep_invalid_and_truncated_calls_as_text(
-    load: Load, toolset: Any, tmp_path: Path
+    load: Load, toolset: Any, tmp_path: Path, inspect_reads: Read
 ) -> None:
     script = (
         Reply(calls=(ToolCall(name="find_notes", args=["우유"], raw='{"name": ["우유"]}'),)),
@@ -140,7 +156,7 @@ async def test_exports_keep_invalid_and_truncated_calls_as_text(
 
 @pytest.mark.slow
 async def test_inspect_reads_samples_calls_and_approvals(
-    load: Load, toolset: Any, tmp_path: Path
+    load: Load, toolset: Any, tmp_path: Path, inspect_reads: Read
 ) -> None:
     run = await record_run(load(CHAT), SCRIPT, toolset, tmp_path / "run")
     await exported(run, inspect=tmp_path / "log" / "run.eval")
@@ -165,7 +181,7 @@ async def test_inspect_reads_samples_calls_and_approvals(
 
 @pytest.mark.slow
 async def test_inspect_reads_repeats_as_epochs_and_invalid_samples_as_errors(
-    tmp_path: Path,
+    tmp_path: Path, inspect_reads: Read
 ) -> None:
     invalid = record("b", verdict="invalid")
     invalid = replace(invalid, trajectory=replace(invalid.trajectory, error="서버가 죽었다"))

@@ -15,14 +15,14 @@ SETUP = """
 import asyncio, json
 from contextlib import aclosing
 from pathlib import Path
-from lhkit.lifehelper.shipped import scenario_folder
+from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.harness.authoring.reference import gold_model, silent_model
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
 
 folder = Path({folder!r})
-scenarios = load_scenarios([scenario_folder()])[:12]
+scenarios = load_scenarios(scenario_paths("dev"), limit=12)
 toolset = life_helper.LifeHelperToolset()
 PLAYED_BEFORE = 5
 

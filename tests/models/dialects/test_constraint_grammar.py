@@ -191,6 +191,7 @@ def test_grammar_accepts_the_end_of_turn(grammars: dict[str, Grammar]) -> None:
     assert not grammars["required"].may_end_after(CALL[:-1])
 
 
+@pytest.mark.nightly  # imports xgrammar; by day `tests/e2e/test_constraint.py` asks vLLM
 def test_vllm_selects_guidance_for_the_grammar() -> None:
     from xgrammar import Grammar as Other
 
