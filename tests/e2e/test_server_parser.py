@@ -95,14 +95,13 @@ async def test_server_parser_matches_pythonic_dialect(
 
 
 async def test_server_parser_run_is_valid(parsing_gemma: ChatModel, tmp_path: Path) -> None:
-    scenarios = load_scenarios(scenario_paths("dev"))[:2]
+    scenarios = load_scenarios(scenario_paths("dev"), limit=1)
     async with spoken_to(parsing_gemma.identity.base_url, "required") as model:
         run = await replay(
             scenarios,
             model,
             toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=80)),
             run_dir=tmp_path,
-            concurrency=2,
             progress=False,
         )
     assert all(record.score.verdict is not Verdict.INVALID for record in run.records)

@@ -11,8 +11,7 @@ from tests.notebooks.conftest import Nbval, Outcomes
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 TRAINING = FOLDER / "05_finetune.ipynb"
-SERVERS = FOLDER / "06_mcp.ipynb"  # starts many
-NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {TRAINING, SERVERS})
+NOTEBOOKS = sorted({*FOLDER.glob("*.ipynb")} - {TRAINING})
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # only for hangs
 
@@ -65,11 +64,6 @@ def test_notebook_reproduces_its_outputs(path: Path, ran: Ran) -> None:
 @pytest.mark.usefixtures("base_weights")
 def test_training_notebook_reproduces_its_outputs(nbval: Nbval) -> None:
     assert nbval(TRAINING).failures(TRAINING) == []
-
-
-@pytest.mark.nightly
-def test_notebook_of_servers_reproduces_its_outputs(nbval: Nbval) -> None:
-    assert nbval(SERVERS).failures(SERVERS) == []
 
 
 def test_nbval_uses_the_search_path_of_the_tests(ran: Ran) -> None:

@@ -1,7 +1,8 @@
 """A cluster of several Ray nodes on this machine, as a process that a test ends by its input.
 
-The head holds no replica, so that any other node may die. Its first line is the address; each line
-that it reads adds a node. Logs lie in the folder that is given. It may pretend to be another Ray.
+The head holds no replica, so that any other node may die, unless it is alone. Its first line is
+the address; each line that it reads adds a node. Logs lie in the folder that is given. It may
+pretend to be another Ray.
 """
 
 import socket
@@ -15,6 +16,7 @@ import ray  # noqa: TID253 - it is nothing else
 from ray._common.utils import get_default_ray_temp_dir  # noqa: TID253 - as above
 from ray.cluster_utils import Cluster  # noqa: TID253 - as above
 
+_CPUS = 2
 _STORE_BYTES = 80 * 2**20
 _TRIES = 12
 _AGENT_PORTS = (
@@ -26,13 +28,18 @@ _AGENT_PORTS = (
 
 
 class Nodes:
-    """A head without replicas, and `count` nodes for them."""
+    """A head, and `count` nodes for the replicas; without any, the head has them."""
 
     def __init__(self, folder: Path, *, count: int) -> None:
         # There Ray writes its address, whatever `temp_dir` says; it makes the folder of that only.
         Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
         self._small = {"object_store_memory": _STORE_BYTES}
-        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder), **self._small}
+        head = {
+            "num_cpus": 0 if count else _CPUS,
+            "include_dashboard": False,
+            "temp_dir": str(folder),
+            **self._small,
+        }
         self.cluster = _patiently(
             lambda: Cluster(initialize_head=True, head_node_args={**head, **_free_ports()})
         )
@@ -42,7 +49,7 @@ class Nodes:
 
     def add(self) -> None:
         """Add a node."""
-        node = {"num_cpus": 2, "wait": False, **self._small}
+        node = {"num_cpus": _CPUS, "wait": False, **self._small}
         _patiently(lambda: self.cluster.add_node(**node, **_free_ports()))
 
 
