@@ -50,7 +50,8 @@ lab: venv finetune  ## the notebooks in JupyterLab, with the default model serve
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 # More workers than cores, because many tests wait for processes. loadscope: one worker runs all model-server tests.
-test: venv browser finetune  ## all checks: lint, then every test
+test:  ## all checks: lint, then every test
+	@$(MAKE) --no-print-directory --jobs=2 finetune browser
 	@$(MAKE) --no-print-directory --jobs=2 lint collect
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
 	  --hypothesis-profile=thorough -m 'not nightly'

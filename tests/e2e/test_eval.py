@@ -17,8 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 
 async def test_eval_records_are_complete_and_valid(gemma: ChatModel, tmp_path: Path) -> None:
-    shipped = load_scenarios(scenario_paths("dev"))
-    scenarios = shipped[:: len(shipped) // 2][:2]
+    scenarios = load_scenarios(scenario_paths("dev"), limit=2)
     toolset = life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=32))
     folder = tmp_path / "run"
     run = await replay(
