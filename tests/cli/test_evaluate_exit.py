@@ -413,13 +413,23 @@ async def test_compare_exit_code_with_margin_and_several_runs(
 @pytest.mark.parametrize(
     ("options", "code", "failures", "sentence"),
     [
-        ({}, 0, None, ""),
         ({"baseline": "gold"}, 0, None, "silent is worse than gold: -100.0"),
-        ({"max_p95_turn": 60.0}, 0, 0, "Every threshold is reached."),
         ({"fail_under": 50.0}, 1, 1, "The pass rate 0.0% is below 50.0%."),
-        ({"baseline": "gold", "margin": 40.0}, 1, 1, "silent is more than 40 points worse than"),
         ({"baseline": "silent", "margin": 3.0}, 4, 1, "Cannot tell whether silent is more than 3"),
-        ({"max_prompt_tokens": 9}, 4, 1, "the server reported no prompt tokens."),
+        *(
+            pytest.param(*row, marks=pytest.mark.nightly)
+            for row in (
+                ({}, 0, None, ""),
+                ({"max_p95_turn": 60.0}, 0, 0, "Every threshold is reached."),
+                (
+                    {"baseline": "gold", "margin": 40.0},
+                    1,
+                    1,
+                    "silent is more than 40 points worse than",
+                ),
+                ({"max_prompt_tokens": 9}, 4, 1, "the server reported no prompt tokens."),
+            )
+        ),
     ],
 )
 async def test_report_has_thresholds_in_all_formats(

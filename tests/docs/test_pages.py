@@ -64,8 +64,14 @@ def commands_of(page: Path) -> list[str]:
 
 
 def marked(page: Path) -> ParameterSet:
-    """Return a page as a parameter; one that fetches from npm or asks vLLM is for the night."""
-    is_long = any(step.command.startswith(("npm ", "lhkit serve ")) for step in steps(page))
+    """Return a page as a parameter.
+
+    One that fetches from npm, asks vLLM or has very many commands is for the night.
+    """
+    commands = [step.command for step in steps(page)]
+    is_long = len(commands) > 12 or any(
+        command.startswith(("npm ", "lhkit serve ")) for command in commands
+    )
     return pytest.param(
         page, id=page.name, marks=[pytest.mark.nightly if is_long else pytest.mark.slow]
     )
@@ -79,7 +85,7 @@ DOCUMENTED = re.compile(r"^::: (lhkit[\w.]*)\.\w+$", re.MULTILINE)
 COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(page)]
 
 
-@pytest.mark.timeout(900)  # a page has up to 13 commands, of seconds each on a busy machine
+@pytest.mark.timeout(900)  # a page has up to 16 commands, of seconds each on a busy machine
 @pytest.mark.parametrize("page", [marked(page) for page in HERE if steps(page)])
 def test_page_console_prints_what_the_page_shows(
     page: Path, tmp_path: Path, commands: Path

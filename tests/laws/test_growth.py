@@ -353,7 +353,17 @@ JUDGED: Mapping[str, tuple[Prepare, float]] = {
 }
 
 
-@pytest.mark.parametrize("shape", JUDGED)
+AT_NIGHT = {"calls_in_order", "results_in_each_turn", "refused_calls"}
+"""Their parts are measured by day as well, as scoring functions."""
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(shape, marks=pytest.mark.nightly if shape in AT_NIGHT else ())
+        for shape in JUDGED
+    ],
+)
 def test_judge_grows_at_most(shape: str) -> None:
     prepare, limit = JUDGED[shape]
     assert growth(prepare, 40) < limit
