@@ -49,11 +49,11 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two workers: the servers and programs that tests start take the rest of two cores. loadscope: one worker runs all model-server tests.
+# More workers than cores, because many tests wait for processes. loadscope: one worker runs all model-server tests.
 test:  ## all checks: lint, then every test
 	@$(MAKE) --no-print-directory --jobs=2 finetune browser
 	@$(MAKE) --no-print-directory --jobs=2 lint collect
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope --no-loadscope-reorder \
+	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
 	  --hypothesis-profile=thorough -m 'not nightly'
 
 nightly: venv browser node finetune  ## the slow checks: other Pythons, extras, servers from npm, a training, all data, the site, five times the cases of a property, 20,000 a fuzz target
