@@ -46,7 +46,7 @@ UNUSED = tuple(  # the launcher fills the page when no document is open; the oth
         *("theme-dark-high-contrast", "toc", "vega5", "video", "workspaces"),
     )
 )
-"""No extension that listens to keys in a notebook: lhkit's panels have to live with those."""
+"""Completer, search, tooltips and inspector stay: panels have to live with their keys."""
 PATIENCE_MS = 120_000  # only for what never comes: machines are shared
 IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
 OPEN = """async path => {
