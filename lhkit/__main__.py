@@ -17,7 +17,7 @@ _GC_THRESHOLDS = (200_000, 30, 30)
 def main() -> None:
     """Run the command line and exit; errors while it is loading are reported the same way."""
     gc.set_threshold(*_GC_THRESHOLDS)
-    atexit.register(gc.freeze)  # else the interpreter looks for garbage in all that when it ends
+    atexit.register(gc.freeze)  # at its end the interpreter would collect all that lhkit imported
     prepare_streams()
     code: int
     try:

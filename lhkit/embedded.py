@@ -159,7 +159,7 @@ async def prepare_vllm(
     """
     require_vllm()
     ensure = weights.ensure_tuned if name == gemma.TUNED else weights.ensure_weights
-    # the help of vLLM is read for half a minute, once: while the weights are built
+    # Reading vLLM's help takes half a minute, once: do it while the weights are built.
     reading_options = asyncio.create_task(installed_options(settings.cache_dir))
     try:
         folder = await ensure(settings.cache_dir, report=report)

@@ -336,7 +336,7 @@ class ScenarioItem(pytest.Item):
             assert_passed(self.record)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        """Return the message of a failed sample; a traceback, which takes time, shows no more."""
+        """Return the message of a failed sample; its traceback, slow to build, is not shown."""
         if isinstance(excinfo.value, SampleFailedError):
             return _short_repr(excinfo, self)
         return super().repr_failure(excinfo, style)
