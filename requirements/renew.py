@@ -3,8 +3,8 @@
 `lock-light.txt` is for `make try`: what lhkit and its light runtime need, and nothing else. Of the
 next two, which `make venv` installs both, a package goes to `lock.txt` if lhkit or its development
 needs it, to `lock-gemma.txt` if only vLLM, torch and transformers do, and
-nowhere if nobody asks for it any more, or if only its metadata do: `NEVER_IMPORTED` says which
-those are, and why. `lock-finetune.txt` has what only fine-tuning needs, beside these two.
+nowhere if nobody asks for it any more, or if only metadata do: `NEVER_IMPORTED` and `OPTIONAL` say
+which those are, and why. `lock-finetune.txt` has what only fine-tuning needs, beside these two.
 """
 
 import sys
@@ -39,6 +39,13 @@ and compiled, both constraints, every parser of vLLM that a family names, conver
 new vLLM imports it, or put here, the same has to be tried again.
 """
 
+OPTIONAL: Mapping[str, str] = {
+    "rfc3987-syntax": "the formats `iri` and `iri-reference`, which nothing here uses: jsonschema "
+    "imports it wherever it is installed, and it compiles a grammar for three seconds, in each "
+    "process of Ray and JupyterLab",
+}
+"""What JupyterLab's metadata ask for, and jsonschema works without."""
+
 _HEADER = """\
 # {what}
 # Pinned for Linux x86_64 and Python 3.11; installed by `make venv`.
@@ -67,7 +74,7 @@ def main() -> None:
     named = (need for name in ("notebook", "eval", "mcp", "ray") for need in extras[name])
     small = [need for need in named if not need.startswith("lhkit[")]
     roots = [*project["project"]["dependencies"], *small, *groups["dev"]]
-    client = closure(roots, installed)
+    client = closure(roots, installed, without=OPTIONAL)
     gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client
     finetune = closure(extras["finetune"], installed, without=NEVER_IMPORTED) - client - gemma
     light = closure([*project["project"]["dependencies"], *extras["local"]], installed)

