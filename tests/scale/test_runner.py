@@ -87,6 +87,10 @@ class Actor:
     def die(self) -> None:
         self._dead.set()
 
+    async def end(self) -> None:
+        """Close what a process closes when it ends."""
+        await self._replica.stop()
+
     def run(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.create_task(self._until_dead(work))
         task.add_done_callback(lambda _: work.close())  # it may be cancelled before it began
@@ -129,6 +133,11 @@ class FakeCluster:
 
     async def result(self, requests: "asyncio.Task[Any]") -> Any:
         return await requests
+
+    async def end(self) -> None:
+        """End the processes of all replicas."""
+        for actor in self.started:
+            await actor.end()
 
     def free_resources(self) -> Resources:
         return Resources(0, 1)

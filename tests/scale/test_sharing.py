@@ -55,7 +55,9 @@ class Run:
     @asynccontextmanager
     async def connect(self, placement: Placement, toolset: str, _: Path) -> AsyncIterator[Any]:
         self.placements.append(placement)
-        yield FakeCluster(placement=placement, toolset=toolset, replica=self.replica)
+        cluster = FakeCluster(placement=placement, toolset=toolset, replica=self.replica)
+        yield cluster
+        await cluster.end()
 
     async def __call__(self, name: str, limits: SharingLimits = LOW, **options: Any) -> None:
         server = FakeVllm(
