@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE :=
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help docs try venv eval chat serve test nightly versions lint collect browser node finetune format bench bench-model lock clean data-check
+.PHONY: help docs try venv eval chat serve test nightly versions lint style types collect browser node finetune format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,7 +52,7 @@ lab: venv finetune  ## the notebooks in JupyterLab, with the default model serve
 # More workers than cores, because many tests wait for processes. loadscope: one worker runs all model-server tests.
 test:  ## all checks: lint, then every test
 	@$(MAKE) --no-print-directory --jobs=2 finetune browser
-	@$(MAKE) --no-print-directory --jobs=2 lint collect
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types style collect
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
 	  --hypothesis-profile=thorough -m 'not nightly'
 
@@ -69,12 +69,16 @@ data-check: venv  ## check the scenarios of datasets/ac: lint, references, cover
 	@$(BIN)/python evals/check_dataset.py $(ARGS)
 	@$(BIN)/python evals/ac_coverage.py --check
 
-lint: venv  ## ruff, mypy, import contracts, declared dependencies
+lint: style types  ## ruff, mypy, import contracts, declared dependencies
+
+style: venv
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry lhkit 2>&1
+
+types: venv
+	@$(BIN)/mypy
 
 # Compiles the tests, beside mypy, which uses one core: else each worker would compile all of them at the same time.
 collect: venv
