@@ -137,6 +137,7 @@ def test_ab_double_enter_answers_one_card_and_a_kernel_kill_keeps_the_vote(
     assert json.loads((folder / "bare/manifest.json").read_text())["user"] == "person"
 
 
+@pytest.mark.nightly
 def test_ab_is_accessible_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
