@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 def test_wait_for_is_not_satisfied_by_another_server(tmp_path: Path) -> None:
     log = tmp_path / "lab.log"
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as another:
-        threading.Thread(target=another.serve_forever).start()
+        threading.Thread(target=another.serve_forever, daemon=True).start()
         words = [sys.executable, "-c", "print('the port is taken'); raise SystemExit(1)"]
         with (
             log.open("w") as file,
