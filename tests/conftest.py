@@ -91,6 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 ONE_WORKER = (
     "tests/harness/authoring/test_phone.py",
+    "tests/harness/report/test_page_in_browser.py",
     "tests/harness/results/test_export.py",
     "tests/locales/test_one_language.py",
     "tests/models/test_tuned_weights.py",
@@ -112,11 +113,17 @@ FORKING = (
 )
 """Tests that share the process of `commands`."""
 
+BROWSER = "tests/e2e/browser/"
+WITHOUT_LAB = tuple(
+    f"{BROWSER}{name}.py" for name in ("test_early_press", "test_edit_card", "test_whole_card")
+)
+
 
 class SharedServers(LoadScopeScheduling):
     """Gives one worker all tests of the model servers, and one all of `FORKING`.
 
-    One has all tests of each of `ONE_WORKER`; any other test goes to whichever worker is free.
+    One has all tests of each of `ONE_WORKER`, and two have those in JupyterLab, which takes
+    seconds to start and to load; any other test goes to whichever worker is free.
     xdist's groups are lost with pytest 9.2 (as of xdist 3.8).
     """
 
@@ -126,8 +133,10 @@ class SharedServers(LoadScopeScheduling):
             return path
         if path.startswith(FORKING):
             return "forking"
-        is_model = path.startswith("tests/e2e/") and not path.startswith("tests/e2e/browser/")
-        return "model" if is_model else nodeid
+        if path.startswith(BROWSER):
+            half = "lab, first half" if path < f"{BROWSER}test_n" else "lab, second half"
+            return nodeid if path in WITHOUT_LAB else half
+        return "model" if path.startswith("tests/e2e/") else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -48,11 +49,12 @@ UNUSED = tuple(  # the launcher fills the page when no document is open; the oth
 )
 """Completer, search, tooltips and inspector stay: panels have to live with their keys."""
 PATIENCE_MS = 120_000  # only for what never comes: machines are shared
+POLLING_MS = 100  # else a page is asked for each picture that it draws
 IS_IDLE = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel?.status"
 OPEN = """async path => {
   await window.jupyterapp.commands.execute("docmanager:open", { path });
 }"""
-TIDY = """() => {
+TIDY = """async () => {
   if (!window.isKept) return false;  // loaded again, or another address
   const { shell } = window.jupyterapp;
   for (const each of [...shell.widgets("main")]) {
@@ -63,7 +65,12 @@ TIDY = """() => {
   delete performance.now;
   delete window.ran;
   delete window.send;
-  return document.querySelector(".jp-Dialog, .Toastify__toast") === null;
+  for (const each of document.querySelectorAll(".jp-Dialog .jp-mod-accept")) each.click();
+  const left = () => document.querySelector(".jp-Dialog, .Toastify__toast");
+  for (let frame = 0; left() && frame < 100; frame += 1) {
+    await new Promise(requestAnimationFrame);
+  }
+  return left() === null;
 }"""
 VIEWPORT = ViewportSize(width=1180, height=900)
 OpenNotebook = Callable[..., Page]
@@ -94,14 +101,19 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     configured = root / ".conf" / "labconfig"
     configured.mkdir(parents=True)
     (configured / "page_config.json").write_text(
-        json.dumps({"disabledExtensions": dict.fromkeys(UNUSED, True)})
+        json.dumps(
+            {
+                "disabledExtensions": dict.fromkeys(UNUSED, True),
+                "buildCheck": False,  # it starts Node with each page
+            }
+        )
     )
     command = [sys.executable, "-c", LAB, *LAB_ARGS, f"--port={port}"]
     command += [f"--ServerApp.root_dir={root}"]
     with (root / ".lab.log").open("w") as log:
         server = subprocess.Popen(command, env=_environment(root), stdout=log, stderr=log, cwd=root)
     try:
-        _wait_for(port, server, root / ".lab.log")
+        wait_for(port, server, root / ".lab.log")
         yield Lab(port=port, folder=root)
     finally:
         server.terminate()
@@ -132,16 +144,16 @@ def _ask(port: int, method: str, path: str) -> bytes:
         connection.close()
 
 
-def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
+def wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until a server answers, and says itself that it does: another may have its port."""
     pause = threading.Event()
     for _ in range(900):
         assert server.poll() is None, log.read_text()[-2000:]
-        try:
-            _ask(port, "GET", "/api/status")
-        except (OSError, HTTPException):
-            pause.wait(0.2)
-        else:
-            return
+        if "is running at" in log.read_text():
+            with suppress(OSError, HTTPException):
+                _ask(port, "GET", "/api/status")
+                return
+        pause.wait(0.2)
     raise AssertionError(f"JupyterLab did not start: {log.read_text()[-2000:]}")
 
 
@@ -240,11 +252,10 @@ class KeptPage:
             _set_light_theme(self._lab)
             self._page = new_page(self._lab, self._context)
             self._page.goto(f"{self._lab.url}/lab/workspaces/kept?reset")
-            self._page.wait_for_function("() => window.jupyterapp")
+            self._page.wait_for_function("() => window.jupyterapp", polling=POLLING_MS)
             self._page.evaluate("() => window.jupyterapp.restored")
             self._page.evaluate("() => { window.isKept = true; }")
-        self._page.evaluate(OPEN, f"{name}.ipynb")
-        self._page.wait_for_function(f"({IS_IDLE})() === 'idle'", timeout=PATIENCE_MS)
+        open_again(self._page, f"{name}.ipynb")
         return self._page
 
     def tidy(self) -> None:
@@ -296,7 +307,7 @@ def show(page: Page, url: str) -> None:
     for attempt in (1, 2):
         page.goto(url, wait_until="domcontentloaded")
         try:
-            page.wait_for_function(f"({IS_IDLE})() === 'idle'", timeout=PATIENCE_MS)
+            page.wait_for_function(f"({IS_IDLE})() === 'idle'", polling=POLLING_MS)
         except PlaywrightTimeout:
             if attempt == 2:
                 raise
@@ -310,9 +321,21 @@ def path_of(page: Page) -> str:
     return str(page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path"))
 
 
+def save(page: Page) -> str:
+    """Save the notebook of a page, and return where it is, from JupyterLab's folder."""
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    return path_of(page)
+
+
 def close_notebook(page: Page) -> None:
     """Close the notebook of a page; its kernel runs on."""
     page.evaluate("() => { window.jupyterapp.shell.currentWidget.dispose(); }")
+
+
+def open_again(page: Page, path: str) -> None:
+    """Open a notebook that was closed, in the same page."""
+    page.evaluate(OPEN, path)
+    page.wait_for_function(f"({IS_IDLE})() === 'idle'", polling=POLLING_MS)
 
 
 def run_all(page: Page) -> None:

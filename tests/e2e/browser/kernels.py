@@ -82,6 +82,7 @@ def serve() -> None:
     """Start a kernel for each line of the standard input, until that is closed."""
     for name in MODULES:
         importlib.import_module(name)
+    warm()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     parent = {"JPY_PARENT_PID": str(os.getpid())}  # a kernel ends with its parent
@@ -91,6 +92,16 @@ def serve() -> None:
                 words, environment, folder = json.loads(request)
                 _become(words, environment | parent, folder, requests)
                 return
+
+
+def warm() -> None:
+    """Read texts and tools, which each kernel would read from the same files."""
+    from lhkit.base.locales import available_locales, load_catalog
+    from lhkit.lifehelper.toolset import registry_of
+
+    for locale in available_locales():
+        load_catalog(locale)
+        registry_of(locale)
 
 
 def _become(

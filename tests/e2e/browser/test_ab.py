@@ -137,6 +137,7 @@ def test_ab_double_enter_answers_one_card_and_a_kernel_kill_keeps_the_vote(
     assert json.loads((folder / "bare/manifest.json").read_text())["user"] == "person"
 
 
+@pytest.mark.nightly
 def test_ab_is_accessible_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_ab_is_accessible_in_both_themes(
     panel.screenshot(path=shots / "ab-narrow.png")
 
 
+@pytest.mark.nightly
 def test_ab_page_escapes_text_and_hides_models(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     page = open_notebook(cell(tmp_path / "ab", "say(EVIL)"))
     say(page, "<img src=x onerror=\"document.title='owned'\">")

@@ -112,21 +112,32 @@ def open_card(page: Page) -> Locator:
     return card
 
 
-def shoot(page: Page, path: Path, what: Locator | None = None) -> None:
-    """Check the page in both themes, and take a picture of each."""
-    for theme in readable_in_each_theme(page):
-        shown = what or page.locator(".lhkit-chat")
-        shown.screenshot(path=path.with_name(f"{path.name}-{theme}.png"), scale="css")
+STAGES = ("edit", "edited", "reason", "truth", "unchanged")
 
 
-@pytest.mark.parametrize("locale", ["ko", pytest.param("en", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("locale", "shot"),
+    [
+        ("ko", ("truth",)),
+        pytest.param("ko", STAGES, marks=pytest.mark.nightly),
+        pytest.param("en", STAGES, marks=pytest.mark.nightly),
+    ],
+    ids=["ko", "ko, each stage", "en, each stage"],
+)
 def test_decisions_in_a_real_notebook(
-    open_notebook: OpenNotebook, tmp_path: Path, shots: Path, locale: str
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path, locale: str, shot: tuple[str, ...]
 ) -> None:
     words: dict[str, Any] = WORDS[locale]
     folder, database = tmp_path / "chats", tmp_path / "habits.sqlite3"
     cell = CELL.format(**words, locale=locale, folder=str(folder), database=str(database))
     page = open_notebook(cell)
+
+    def shoot(stage: str, what: Locator | None = None) -> None:
+        """Check the page in both themes, and take a picture of each, if the stage is `shot`."""
+        for theme in readable_in_each_theme(page) if stage in shot else ():
+            file = shots / f"decisions-{stage}-{locale}-{theme}.png"
+            (what or page.locator(".lhkit-chat")).screenshot(path=file, scale="css")
+
     notice = load_catalog(locale).text("notebook.kept", folder=folder)
     notes = page.locator('.lhkit-message[data-role="system"]')
     expect(notes.filter(has_text=notice)).to_have_count(1)
@@ -137,18 +148,18 @@ def test_decisions_in_a_real_notebook(
     day = card.get_by_label("date")
     expect(day).to_have_value("2026-06-15")
     day.fill("2026-06-16")
-    shoot(page, shots / f"decisions-edit-{locale}")
+    shoot("edit")
     day.press("Enter")
     expect(card.locator(".lhkit-changes")).to_contain_text('"2026-06-15" → "2026-06-16"')
     expect(card.locator(".lhkit-run")).to_be_focused()
-    shoot(page, shots / f"decisions-edited-{locale}", card)
+    shoot("edited", card)
     page.wait_for_timeout(OLD_MS)
     card.locator(".lhkit-run").press("Enter")
 
     say(page, words["bed"])
     card = open_card(page)
     card.locator(".lhkit-why").fill(words["why"])
-    shoot(page, shots / f"decisions-reason-{locale}")
+    shoot("reason")
     card.locator(".lhkit-why").press("Enter")
     say(page, words["please"])
     truth = page.locator(".lhkit-chat .lhkit-truth")
@@ -161,13 +172,13 @@ def test_decisions_in_a_real_notebook(
     page.locator(".lhkit-slot").evaluate_all(
         "all => all.slice(0, -8).forEach((one) => one.remove())"
     )
-    shoot(page, shots / f"decisions-truth-{locale}")
+    shoot("truth")
 
     say(page, words["more"])
     open_card(page).locator(".lhkit-run").press("Enter")
     expect(truth.last).to_have_text(words["unchanged"])
     expect(page.locator(".lhkit-send")).to_be_enabled()
-    shoot(page, shots / f"decisions-unchanged-{locale}")
+    shoot("unchanged")
 
     assert habits(database) == ["caffeine-cutoff"]
     (record,) = [each for each in Run.load(folder).records if len(each.trajectory.turns) == 4]
@@ -200,6 +211,7 @@ panel
 """
 
 
+@pytest.mark.nightly
 def test_hidden_arguments_are_seen_and_a_page_or_kernel_lost_in_an_edit_writes_nothing(
     open_notebook: OpenNotebook, tmp_path: Path
 ) -> None:

@@ -126,6 +126,7 @@ def test_elicitation_form_by_keys_ignores_early_ones_and_shows_errors(
     expect(page.locator(".lhkit-input")).to_be_focused()
 
 
+@pytest.mark.nightly
 def test_elicitation_form_cancel_and_decline_reach_the_server(
     open_notebook: OpenNotebook, file: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_elicitation_form_cancel_and_decline_reach_the_server(
     assert not file.exists()
 
 
+@pytest.mark.nightly
 def test_elicitation_form_escapes_html_and_is_accessible(
     open_notebook: OpenNotebook, file: Path, tmp_path: Path, shots: Path
 ) -> None:

@@ -133,6 +133,7 @@ def test_hostile_text_in_recorded_chat(open_notebook: OpenNotebook, tmp_path: Pa
     assert page.requested == ["http://elsewhere.example/"]  # type: ignore[attr-defined] - as above
 
 
+@pytest.mark.nightly
 def test_hostile_text_in_review(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:
     page = opened(open_notebook, tmp_path, REVIEW)
     board = page.locator(".lhkit-board")

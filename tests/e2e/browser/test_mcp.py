@@ -196,6 +196,7 @@ def test_mcp_memory_server_writes_only_after_run(
     expect(page.locator('[data-role="tool"]').last.locator("pre").last).to_contain_text("Kim")
 
 
+@pytest.mark.nightly
 def test_mcp_kernel_kill_ends_the_server(open_panel: OpenNotebook, folder: Path) -> None:
     page = open_panel()
     open_card(page)

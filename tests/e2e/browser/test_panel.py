@@ -79,10 +79,7 @@ def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> Non
     page.screenshot(path=shots / "conversation-dark.png")
 
 
-def test_card_cancel_escape_stop_and_reload_write_nothing(
-    open_notebook: OpenNotebook, database: Path
-) -> None:
-    page = open_notebook(DEMO.format(path=str(database)), anew=True)
+def test_card_cancel_escape_and_stop_write_nothing(page: Page, database: Path) -> None:
     open_card(page).locator(".lhkit-cancel").click()
     expect(card(page)).to_contain_text("취소함")
     expect(answer(page)).to_contain_text("아무것도 하지 않았")
@@ -99,6 +96,13 @@ def test_card_cancel_escape_stop_and_reload_write_nothing(
     assert habits(database) == []
     say(page, "안녕")
     expect(answer(page)).to_contain_text("안녕하세요")  # the history is still good
+
+
+@pytest.mark.nightly
+def test_card_of_a_page_loaded_again_writes_after_its_click(
+    open_notebook: OpenNotebook, database: Path
+) -> None:
+    page = open_notebook(DEMO.format(path=str(database)), anew=True)
     open_card(page)
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")

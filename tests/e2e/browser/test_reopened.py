@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.e2e.browser.conftest import Lab, close_notebook, path_of
+from tests.e2e.browser.conftest import Lab, close_notebook, open_again, path_of, save
 from tests.e2e.browser.test_ab import cell as ab_cell
 from tests.e2e.browser.test_panel import DEMO, open_card
 
@@ -71,7 +71,7 @@ class HeldKernel:
 
 def reopened_late(page: Page, lab: Lab) -> Page:
     """Save and close a notebook; return it in another page, which finds its models too late."""
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    save(page)
     address = f"{lab.url}/lab/workspaces/late/tree/{path_of(page)}?reset"
     close_notebook(page)
     again = page.context.new_page()
@@ -86,6 +86,21 @@ def reopened_late(page: Page, lab: Lab) -> Page:
     return again
 
 
+def test_reopened_card_can_be_answered(open_notebook: OpenNotebook, tmp_path: Path) -> None:
+    page = open_notebook(DEMO.format(path=str(tmp_path / "habits.sqlite3")))
+    open_card(page)
+    path = save(page)
+    close_notebook(page)
+    open_again(page, path)
+    card = page.locator(".lhkit-confirm").last
+    expect(card).to_have_attribute("data-state", "open")
+    expect(page.locator(".lhkit-chat:not(.lhkit-deaf)")).to_be_visible()
+    card.locator(".lhkit-run").focus()
+    page.keyboard.press("Escape")
+    expect(card).to_have_attribute("data-state", "denied")
+
+
+@pytest.mark.nightly
 def test_reopened_card_appears_although_the_page_looked_for_it_too_early(
     open_notebook: OpenNotebook, lab: Lab, tmp_path: Path
 ) -> None:

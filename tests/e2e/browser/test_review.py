@@ -106,6 +106,7 @@ def in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return pool.submit(lambda: anyio.run(work)).result()
 
 
+@pytest.mark.nightly
 def test_review_is_accessible_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import nbformat
 import pytest
 from nbconvert import HTMLExporter
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.browser.conftest import Lab, _end_kernels, close_notebook, path_of, show
+from tests.e2e.browser.conftest import Lab, _end_kernels, close_notebook, open_again, save
 from tests.e2e.browser.reading import OLD_MS
 from tests.e2e.browser.test_ab import cell as ab_cell
 
@@ -29,8 +29,7 @@ def say(page: Page, text: str) -> None:
 
 def saved(page: Page, lab: Lab) -> Path:
     """Save the notebook of a page, and return its file."""
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    return lab.folder / path_of(page)
+    return lab.folder / save(page)
 
 
 def copy_in(file: Path) -> dict[str, Any]:
@@ -41,7 +40,7 @@ def copy_in(file: Path) -> dict[str, Any]:
 
 
 def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
-    open_notebook: OpenNotebook, context: BrowserContext, browser: Browser, lab: Lab, shots: Path
+    open_notebook: OpenNotebook, browser: Browser, lab: Lab, shots: Path
 ) -> None:
     page = open_notebook(DEMO)
     say(page, ADD)
@@ -68,13 +67,11 @@ def test_saved_notebook_keeps_the_conversation_with_and_without_a_kernel(
     close_notebook(page)
 
     _end_kernels(lab)
-    again = context.new_page()
-    show(again, f"{lab.url}/lab/workspaces/again/tree/{file.name}?reset")
-    expect(again.locator(".lhkit-saved")).to_be_visible()
-    expect(again.locator(".lhkit-saved")).to_contain_text("Changed: habits +1")
-    expect(again.get_by_text("model not found")).to_be_hidden()
-    again.screenshot(path=shots / "saved-lab.png")
-    again.close()
+    open_again(page, file.name)
+    expect(page.locator(".lhkit-saved")).to_be_visible()
+    expect(page.locator(".lhkit-saved")).to_contain_text("Changed: habits +1")
+    expect(page.get_by_text("model not found")).to_be_hidden()
+    page.screenshot(path=shots / "saved-lab.png")
 
     without_scripts = browser.new_context(java_script_enabled=False)
     html, _ = HTMLExporter().from_filename(str(file))

@@ -1,6 +1,6 @@
 """The HTML report in a real Chromium: hostile text does not run, and 2,000 samples stay fast."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,30 +52,61 @@ CONTRAST = """
 """
 
 
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that writes a run's report and returns its URL."""
-
-    def write(run: Run, **options: Any) -> str:
-        file = tmp_path / "report.html"
-        html = html_page(run, load_catalog("ko"), name="gemma", **options)
-        file.write_text(html, encoding="utf-8")
-        return file.as_uri()
-
-    return write
+def write(folder: Path, run: Run, **options: Any) -> str:
+    """Write a run's report, and return its address."""
+    file = folder / "report.html"
+    html = html_page(run, load_catalog("ko"), name="gemma", **options)
+    file.write_text(html, encoding="utf-8")
+    return file.as_uri()
 
 
-def opened(browser: Browser, address: str, **options: Any) -> tuple[Page, list[str], list[str]]:
-    """Return a page, the addresses that it requests, and its console errors."""
-    page = browser.new_context(**options).new_page()
-    requests: list[str] = []
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the address of a report with all parts."""
+    folder = tmp_path_factory.mktemp("full")
+    return write(folder, FULL_RUN, comparison=compare(FULL_RUN, FULL_RUN))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the address of a report of two samples and one flip, all their texts hostile."""
+    first = HOSTILE_RUN.records[0].sample_id
+    before = Run(records=(full_record(first.scenario, verdict=Verdict.PASS),))
+    folder = tmp_path_factory.mktemp("hostile")
+    return write(folder, HOSTILE_RUN, comparison=compare(before, HOSTILE_RUN))
+
+
+def listen(page: Page) -> list[str]:
+    """Return a list to which the page's console adds what it says."""
     console: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
     page.on("console", lambda message: console.append(message.text))
     page.on("pageerror", lambda error: console.append(str(error)))
     page.on("dialog", lambda dialog: dialog.dismiss())
-    page.goto(address)
-    return page, requests, console
+    return console
+
+
+@pytest.fixture(scope="module")
+def kept_page(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
+    page = browser.new_page()
+    yield page, listen(page)
+    page.close()
+
+
+@pytest.fixture
+def console(kept_page: tuple[Page, list[str]]) -> list[str]:
+    """Return what the console of `page` says."""
+    return kept_page[1]
+
+
+@pytest.fixture
+def page(kept_page: tuple[Page, list[str]]) -> Page:
+    """Return an empty page, the same in all tests."""
+    page, console = kept_page
+    page.goto("about:blank")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.emulate_media(color_scheme="light")
+    console.clear()
+    return page
 
 
 def open_all(page: Page) -> int:
@@ -85,13 +116,13 @@ def open_all(page: Page) -> int:
     return page.locator(".lhr-trace").count()
 
 
-def test_page_runs_no_hostile_text_without_the_policy(
-    browser: Browser, written: Callable[..., str]
-) -> None:
-    first = HOSTILE_RUN.records[0].sample_id
-    before = Run(records=(full_record(first.scenario, verdict=Verdict.PASS),))
-    address = written(HOSTILE_RUN, comparison=compare(before, HOSTILE_RUN))
-    page, requests, console = opened(browser, address, bypass_csp=True)
+def test_page_runs_no_hostile_text_without_the_policy(browser: Browser, hostile: str) -> None:
+    context = browser.new_context(bypass_csp=True)
+    page = context.new_page()
+    console = listen(page)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(hostile)
     assert open_all(page) == 4  # two samples, and both sides of one flip
     page.mouse.move(300, 300)
     page.keyboard.press("Tab")
@@ -101,12 +132,13 @@ def test_page_runs_no_hostile_text_without_the_policy(
     assert page.locator("[onerror], [onload], [onmouseover], [onfocus]").count() == 0
     assert page.locator("body script").count() == 1
     assert "<img src=x onerror=" in page.locator("#samples .lhr-raw").first.inner_text()
-    assert [each for each in requests if not each.startswith(("data:", address))] == []
+    assert [each for each in requests if not each.startswith(("data:", hostile))] == []
     assert console == []
+    context.close()
 
 
-def test_page_policy_blocks_inline_handlers(browser: Browser, written: Callable[..., str]) -> None:
-    page, _, console = opened(browser, written(FULL_RUN))
+def test_page_policy_blocks_inline_handlers(page: Page, console: list[str], full: str) -> None:
+    page.goto(full)
     page.evaluate(
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned=1\">')"
     )
@@ -116,9 +148,9 @@ def test_page_policy_blocks_inline_handlers(browser: Browser, written: Callable[
 
 
 def test_page_filters_by_verdict_criterion_tag_and_text(
-    browser: Browser, written: Callable[..., str]
+    page: Page, console: list[str], full: str
 ) -> None:
-    page, _, console = opened(browser, written(FULL_RUN))
+    page.goto(full)
     rows = page.locator("#samples > details:visible")
     shown = page.locator("#shown")
     assert (rows.count(), shown.inner_text()) == (3, "3 / 3")
@@ -138,16 +170,16 @@ def test_page_filters_by_verdict_criterion_tag_and_text(
 
 
 def test_page_filters_samples_without_a_criterion(
-    browser: Browser, written: Callable[..., str]
+    page: Page, console: list[str], tmp_path: Path
 ) -> None:
     run = run_of(full_record("one", ac=None), full_record("two", ac="AC-1"))
-    page, _, console = opened(browser, written(run))
+    page.goto(write(tmp_path, run))
     rows = page.locator("#samples > details:visible")
     page.select_option("select[name=ac]", " ")
     assert rows.get_attribute("id") == "s-one-0"
     page.select_option("select[name=ac]", "")
     assert rows.count() == 2
-    page, _, _ = opened(browser, written(run_of(full_record("one", ac=None))))
+    page.goto(write(tmp_path, run_of(full_record("one", ac=None))))
     page.fill("input[name=words]", "one")  # the other filters work without that of the criterion
     assert page.locator("#samples > details:visible").count() == 1
     page.fill("input[name=words]", "nowhere")
@@ -155,58 +187,50 @@ def test_page_filters_samples_without_a_criterion(
     assert console == []
 
 
-def test_page_opens_a_sample_by_keyboard_and_by_fragment(
-    browser: Browser, written: Callable[..., str]
-) -> None:
-    address = written(FULL_RUN)
-    page, _, _ = opened(browser, address)
+def test_page_opens_a_sample_by_keyboard_and_by_fragment(page: Page, full: str) -> None:
+    page.goto(full)
     assert page.locator(".lhr-trace").count() == 0
     page.locator("#s-fail-ko-01-0 > summary").focus()
     page.keyboard.press("Enter")
     page.locator("#s-fail-ko-01-0 .lhr-diff").wait_for()
-    direct, _, _ = opened(browser, f"{address}#s-invalid-ko-01-0")
-    direct.locator("#s-invalid-ko-01-0 .lhr-turn").wait_for()
+    page.goto("about:blank")
+    page.goto(f"{full}#s-invalid-ko-01-0")
+    page.locator("#s-invalid-ko-01-0 .lhr-turn").wait_for()
 
 
-def test_page_without_scripts_shows_transcripts(
-    browser: Browser, written: Callable[..., str]
-) -> None:
-    page, _, _ = opened(browser, written(FULL_RUN), java_script_enabled=False)
+def test_page_without_scripts_shows_transcripts(browser: Browser, full: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(full)
     assert not page.locator("#filters").is_visible()
     page.locator("#s-fail-ko-01-0 > summary").click()
     assert page.locator("#s-fail-ko-01-0 .lhr-diff").is_visible()
+    context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_text_has_contrast(scheme: str, browser: Browser, written: Callable[..., str]) -> None:
-    page, _, _ = opened(
-        browser, written(FULL_RUN, comparison=compare(FULL_RUN, FULL_RUN)), color_scheme=scheme
-    )
+def test_page_text_has_contrast(page: Page, full: str) -> None:
+    page.goto(full)
     open_all(page)
-    assert page.evaluate(CONTRAST) == []
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
+    for scheme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 28)")):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate(CONTRAST) == [], scheme
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
 
 
 def test_page_on_a_narrow_screen_does_not_scroll_sideways(
-    browser: Browser, written: Callable[..., str]
+    page: Page, full: str, hostile: str
 ) -> None:
-    for run in (FULL_RUN, HOSTILE_RUN):
-        page, _, _ = opened(
-            browser,
-            written(run, comparison=compare(FULL_RUN, run)),
-            viewport={"width": 380, "height": 800},
-        )
+    page.set_viewport_size({"width": 380, "height": 800})
+    for address in (full, hostile):
+        page.goto(address)
         open_all(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
-@pytest.mark.parametrize("samples", [200, pytest.param(2_000, marks=pytest.mark.nightly)])
-def test_page_filters_many_samples(
-    samples: int, browser: Browser, written: Callable[..., str]
-) -> None:
+@pytest.mark.parametrize("samples", [50, pytest.param(2_000, marks=pytest.mark.nightly)])
+def test_page_filters_many_samples(samples: int, page: Page, tmp_path: Path) -> None:
     run = run_of(*(full_record(f"s-{n}", ac=f"AC-{n % 12}") for n in range(samples)))
-    page, _, _ = opened(browser, written(run, is_whole=True))
+    page.goto(write(tmp_path, run, is_whole=True))
     assert page.locator("#shown").inner_text() == f"{samples} / {samples}"
     elements = page.evaluate("document.querySelectorAll('*').length")
     assert elements < 9 * samples + 1_000  # a line each, no transcripts
