@@ -6,6 +6,7 @@ one for dark pages; an `img` element never runs scripts in it.
 
 import base64
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,13 @@ _YELLOW: Final = "#d9a02b"
 _FONT: Final = "system-ui, 'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans-serif"
 _LIGHT: Final = {"ink": "#1c2128", "dim": "#57606a", "line": "#d5dae0"}
 _DARK: Final = {"ink": "#e4e8ee", "dim": "#9aa5b1", "line": "#363d47"}
+_TO_DARK: Final = {
+    f'{name}="{_LIGHT[part]}"': f'{name}="{_DARK[part]}"'
+    for name in ("fill", "stroke")
+    for part in _LIGHT
+}
+_TAG: Final = re.compile("<[^<>]*>")  # Vega escapes < and > in attributes
+_COLOUR: Final = re.compile("|".join(_TO_DARK))
 _WIDTH: Final = 520
 _HISTORY_WIDTH: Final = 760
 _SHOWN_LABELS = 24
@@ -372,16 +380,23 @@ def picture(chart: Any) -> Picture:
     Raises:
         MissingPackageError: vl-convert is not installed.
     """
-    spec = chart.to_dict()
-    return Picture(light=_data_url(spec, _LIGHT), dark=_data_url(spec, _DARK))
+    light = svg_of({**chart.to_dict(validate=False), "config": _CONFIG})
+    return Picture(light=_data_url(light), dark=_data_url(darkened(light)))
 
 
-def _data_url(spec: dict[str, Any], colours: dict[str, str]) -> str:
+def _data_url(svg: str) -> str:
     from markupsafe import Markup
 
-    svg = svg_of({**spec, "config": _config(colours)}).encode()
     # base64 needs neither escaping nor truncation
-    return Markup(f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}")  # noqa: S704
+    return Markup(f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}")  # noqa: S704
+
+
+def darkened(svg: str) -> str:
+    """Return an SVG in the colours of dark pages.
+
+    Replaces colours in tags only: labels are the user's.
+    """
+    return _TAG.sub(lambda tag: _COLOUR.sub(lambda found: _TO_DARK[found[0]], tag[0]), svg)
 
 
 def svg_of(spec: dict[str, Any]) -> str:
@@ -396,8 +411,7 @@ def svg_of(spec: dict[str, Any]) -> str:
     return svg
 
 
-def _config(colours: dict[str, str]) -> dict[str, Any]:
-    ink, dim, line = colours["ink"], colours["dim"], colours["line"]
+def _config(ink: str, dim: str, line: str) -> dict[str, Any]:
     axis = {
         "labelColor": ink,
         "titleColor": dim,
@@ -424,3 +438,6 @@ def _config(colours: dict[str, str]) -> dict[str, Any]:
         },
         "text": {"color": ink, "fontSize": 12},
     }
+
+
+_CONFIG: Final = _config(**_LIGHT)
