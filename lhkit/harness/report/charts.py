@@ -83,13 +83,14 @@ def _intervals(rows: Sequence[Mapping[str, Any]], *, title: str) -> "Chart":
     alt = _altair()
     scale = alt.Scale(domain=[0, 1])
     counts = [f"{key}:Q" for key in (rows[0] if rows else ()) if key not in {"name", "rate"}]
+    tooltip = [alt.Tooltip(field) for field in ("name:N", *counts)]
     base = alt.Chart(_data(rows)).encode(
         y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None),
-        tooltip=["name:N", *counts],
+        tooltip=tooltip,
     )
     line = base.mark_rule(strokeWidth=5, opacity=0.35, color=_BLUE).encode(
         x=alt.X("low:Q", scale=scale, axis=alt.Axis(format="%"), title=title),
-        x2="high:Q",
+        x2=alt.X2("high:Q"),
     )
     point = base.mark_point(filled=True, size=80, opacity=1, color=_BLUE).encode(
         x=alt.X("rate:Q", scale=scale)
@@ -136,8 +137,10 @@ def own_scores(run: Run, *, locale: str | None = None) -> "Chart | None":
             y=alt.Y("count()", title=text("report.count")),
         )
         mark = alt.Chart(_data([{"mean": figure.value, **_ends(figure)}]))
-        band = mark.mark_rect(opacity=0.25, color=_YELLOW).encode(x="low:Q", x2="high:Q")
-        rule = mark.mark_rule(color=_YELLOW, strokeWidth=2).encode(x="mean:Q")
+        band = mark.mark_rect(opacity=0.25, color=_YELLOW).encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q")
+        )
+        rule = mark.mark_rule(color=_YELLOW, strokeWidth=2).encode(x=alt.X("mean:Q"))
         parts.append((bars + band + rule).properties(width=_WIDTH, height=80, title=title))
     chart: Chart | None = alt.vconcat(*parts) if parts else None
     return chart
@@ -177,7 +180,7 @@ def latencies(run: Run, *, locale: str | None = None) -> "Chart":
         mark = [] if at is None else [{"seconds": at, "name": f"{name} {at:.3g} s"}]
         rule = alt.Chart(_data(mark)).encode(x=seconds)
         curve += rule.mark_rule(strokeDash=[4, 3], color=_YELLOW, strokeWidth=1.5)
-        curve += rule.mark_text(align=align, dx=dx, dy=dy).encode(text="name:N")
+        curve += rule.mark_text(align=align, dx=dx, dy=dy).encode(text=alt.Text("name:N"))
     chart: Chart = curve.properties(width=_WIDTH, height=190)
     return chart
 
@@ -197,14 +200,14 @@ def confusion(run: Run, *, locale: str | None = None) -> "Chart":
             title=text("report.tool_expected"),
             axis=alt.Axis(titlePadding=_TITLE_PADDING),
         ),
-        tooltip=["expected:N", "called:N", "count:Q"],
+        tooltip=[alt.Tooltip(field) for field in ("expected:N", "called:N", "count:Q")],
     )
     most = max((cell["count"] for cell in cells), default=1)
     squares = base.mark_rect().encode(
         color=alt.Color("count:Q", scale=alt.Scale(range=["#cfe0f7", "#1f4f9c"]), legend=None)
     )
     numbers = base.mark_text(fontWeight="bold").encode(
-        text="count:Q",
+        text=alt.Text("count:Q"),
         color=alt.condition(f"datum.count > {most / 2}", alt.value("white"), alt.value("#10243f")),
     )
     rows, columns = (len({cell[side] for cell in cells}) for side in ("expected", "called"))
@@ -286,7 +289,9 @@ def history(history: History, *, locale: str | None = None) -> "Chart":
         axis=alt.Axis(format="%"),
         title=text("table.pass_rate"),
     )
-    interval = rates.mark_rule(strokeWidth=5, opacity=0.35).encode(x=x(), y="low:Q", y2="high:Q")
+    interval = rates.mark_rule(strokeWidth=5, opacity=0.35).encode(
+        x=x(), y=alt.Y("low:Q"), y2=alt.Y2("high:Q")
+    )
     line = rates.mark_line(point={"size": 70}).encode(x=x(), y=share)
     bars = alt.Chart(_data(counts)).mark_bar(size=18)
     violations = bars.encode(
@@ -328,7 +333,7 @@ def _bars(
             x=alt.X("count:Q", title=title, axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("name:N", sort=sort, title=None),
             color=alt.Color("kind:N", scale=scale, title=None),
-            tooltip=["name:N", "kind:N", "count:Q"],
+            tooltip=[alt.Tooltip(field) for field in ("name:N", "kind:N", "count:Q")],
         )
         .properties(width=_WIDTH, height=_height(len({row["name"] for row in rows})))
     )
