@@ -25,8 +25,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from lhkit.harness.scenarios.loader import read_sources
-from lhkit.lifehelper.shipped import scenario_folder
 from tests.children import search_paths
 
 _CLIENT = """\
@@ -64,12 +62,18 @@ def forking_commands(folder: Path) -> Iterator[Path]:
 
 def serve(address: str) -> None:
     """Run each command that comes in a fork, until the standard input is closed."""
+    from lhkit.base.locales import load_catalog
+    from lhkit.harness.scenarios.loader import read_sources
+    from lhkit.harness.views.html import sample_renderer
+    from lhkit.lifehelper.shipped import scenario_folder
+
     for name in ("lhkit.cli", "lhkit.harness", "lhkit.imports", "lhkit.mcp"):
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)
     importlib.import_module("altair")  # the charts of pages
     importlib.import_module("mcp.server.mcpserver")  # of servers that tests start
     read_sources([scenario_folder()])  # which compiles patterns
+    sample_renderer(load_catalog("en"))  # which compiles templates of pages
     gc.freeze()  # else each fork collects all this when it ends
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)

@@ -55,6 +55,20 @@ def check_rows(
     return decorate
 
 
+def some_by_day(rows: Iterable[Any], every: int = 3) -> list[Any]:
+    """Return the rows for `pytest.mark.parametrize`: the first and every third by day, the others
+    at night.
+
+    For rows that vary a promise, each of which costs as much as a test.
+    """
+    return [row if number % every == 0 else _at_night(row) for number, row in enumerate(rows)]
+
+
+def _at_night(row: Any) -> Any:
+    values = row if isinstance(row, tuple) else (row,)
+    return pytest.param(*values, marks=pytest.mark.nightly)
+
+
 def _of_row(fixtures: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the fixtures of a test with a folder of the row in place of `tmp_path`."""
     if "tmp_path" not in fixtures:

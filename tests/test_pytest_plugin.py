@@ -475,7 +475,12 @@ def test_plugin_keeps_the_records_of_a_killed_run_and_continues(
     ("options", "code", "sentence"),
     [
         (DEAD, 1, "nothing answers at http://127.0.0.1:9: start a server"),
-        (("--lhkit-toolset=tools.py:tolset", "--lhkit-model=gold"), 4, "has no 'tolset'"),
+        pytest.param(
+            ("--lhkit-toolset=tools.py:tolset", "--lhkit-model=gold"),
+            4,
+            "has no 'tolset'",
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["dead_server", "mistyped_toolset"],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rows import check_rows
+from tests.rows import check_rows, some_by_day
 
 ROWS = [(1, 1), (1, 2), pytest.param(3, 4, id="three"), (5, 5)]
 FAILING = "2 of 4 rows fail: row 2; row 3, three"
@@ -67,3 +67,11 @@ def test_check_rows_needs_rows() -> None:
         @check_rows("name", [])
         def never(name: str) -> None:
             raise AssertionError(name)
+
+
+def test_some_by_day_leaves_two_of_three_rows_for_the_night() -> None:
+    rows = some_by_day([(1, "a"), (2, "b"), (3, "c"), (4, "d")])
+    assert [rows[0], rows[3]] == [(1, "a"), (4, "d")]
+    assert [row.values for row in rows[1:3]] == [(2, "b"), (3, "c")]
+    assert [[mark.name for mark in row.marks] for row in rows[1:3]] == [["nightly"], ["nightly"]]
+    assert [row.values for row in some_by_day("ab")[1:]] == [("b",)]

@@ -325,7 +325,12 @@ PANTRY = ROOT / "evals" / "pantry"
             for name in LIFE_HELPER[1:]
         ),
         ({"scenario": "pantry-freezer-roll-call-ko-01"}, "gemma4_v5", set()),
-        ({"scenario": "ac04-check-then-log-en-01"}, "gemma4_v4", {"None"}),
+        pytest.param(
+            {"scenario": "ac04-check-then-log-en-01"},
+            "gemma4_v4",
+            {"None"},
+            marks=pytest.mark.nightly,
+        ),
         ({"scenario": "ac01-snack-and-oversleep-ko-01"}, "gemma4_v2", {"<|turn>model\n"}),
     ],
 )

@@ -240,10 +240,11 @@ def test_plugin_says_that_dialect_does_not_fit(
     ],
 )
 async def test_prompt_takes_dialect_of_family(
-    model: str | None, starts: str, capsys: pytest.CaptureFixture[str]
+    model: str | None, starts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = PromptOptions(model=model, as_json=True)
-    assert await show_prompt(options, Settings(locale="en", base_url=None)) == 0
+    settings = Settings(locale="en", base_url=None, cache_dir=tmp_path)  # no tokenizer to load
+    assert await show_prompt(options, settings) == 0
     assert json.loads(capsys.readouterr().out)["prompt"].startswith(starts)
 
 

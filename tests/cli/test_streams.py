@@ -67,7 +67,11 @@ async def test_commands_escape_letters_that_the_console_cannot_encode(
 
 
 @pytest.mark.parametrize(
-    "closed", [pytest.param("2>&-", marks=pytest.mark.nightly), ">&-", "<&- >&- 2>&-"]
+    "closed",
+    [
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in (">&-", "2>&-")),
+        "<&- >&- 2>&-",
+    ],
 )
 def test_eval_ends_with_its_own_code_where_streams_are_closed(closed: str, tmp_path: Path) -> None:
     ran = shell(f"$PY {EVAL} {closed}", tmp_path)

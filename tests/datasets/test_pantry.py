@@ -47,7 +47,7 @@ async def test_pantry_scenarios_lint_clean() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    "every", [pytest.param(1, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.slow)]
+    "every", [pytest.param(1, marks=pytest.mark.nightly), pytest.param(6, marks=pytest.mark.slow)]
 )
 async def test_pantry_scenarios_notice_every_mutation(every: int) -> None:
     report = await mutate(load_scenarios([SCENARIOS])[::every], load(REFERENCE))

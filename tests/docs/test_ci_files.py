@@ -198,7 +198,7 @@ def test_action_fails_where_the_eval_step_itself_broke(tmp_path: Path) -> None:
     assert run_step(last, {"steps.eval.outputs.exit-code": ""}, tmp_path) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # by day, tests/harness/report/test_ci_reports.py groups them
 def test_action_comment_groups_repeats(tmp_path: Path, commands: Path) -> None:
     write_project(tmp_path, commands)
     assert run_action(tmp_path, model="silent", options="--repeats 3") == 0

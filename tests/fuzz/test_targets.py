@@ -115,7 +115,7 @@ AROUND = {
     "functiongemma": ("<start_function_call>call:f{a:", "}<end_function_call>"),
     "gemma4": ("<|tool_call>call:f{a:", "}<tool_call|>"),
 }
-FEW, MANY = 1_000, 8_000
+FEW, MANY = 500, 4_000
 """Lengths. Quadratic growth takes 64 times the steps of FEW for MANY."""
 
 

@@ -24,6 +24,7 @@ from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.models.recorded.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load
+from tests.rows import some_by_day
 
 pytestmark = [pytest.mark.anyio, pytest.mark.longer]
 
@@ -249,7 +250,7 @@ def expected_calls(scenario: Scenario) -> Any:
     return [[(c.tool, dict(c.args)) for c in turn.expect.calls] for turn in scenario.turns]
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("name", some_by_day(MESSAGES))
 async def test_import_messages_takes_the_call_of_each_shape(import_file: Any, name: str) -> None:
     result = await import_file(json.dumps(MESSAGES[name]))
     (scenario,) = result.scenarios
@@ -317,7 +318,7 @@ TOOL_LISTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", TOOL_LISTS)
+@pytest.mark.parametrize("name", some_by_day(TOOL_LISTS))
 async def test_import_messages_reads_the_tools_of_each_shape(import_file: Any, name: str) -> None:
     result = await import_file(json.dumps(chat(CALLS, DONE, tools=TOOL_LISTS[name])))
     assert expected_calls(result.scenarios[0]) == [[("add_note", ARGS)]]
@@ -325,55 +326,60 @@ async def test_import_messages_reads_the_tools_of_each_shape(import_file: Any, n
 
 @pytest.mark.parametrize(
     ("parameters", "arguments", "stored"),
-    [
-        (TEXT, {"text": "tea", "title": None}, ARGS),
-        (
-            {**TEXT, "properties": {**TEXT["properties"], "n": {"type": "integer"}}},
-            {"text": "tea", "n": None},
-            ARGS,
-        ),
-        (
-            {**TEXT, "properties": {"text": {"type": "STRING"}, "n": {"type": ["STRING", "NULL"]}}},
-            {"text": "tea", "n": None},
-            ARGS,
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {"text": {"type": "string"}, "n": {"type": ["string", "null"]}},
-                "required": ["text", "n"],
-            },
-            {"text": "tea", "n": None},
-            {"text": "tea", "n": None},
-        ),
-        (
-            {
-                "type": "object",
-                "properties": {
-                    "at": {
-                        "type": "object",
-                        "properties": {"zip": {"type": "string"}},
-                    },
-                    "all": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+    some_by_day(
+        [
+            (TEXT, {"text": "tea", "title": None}, ARGS),
+            (
+                {**TEXT, "properties": {**TEXT["properties"], "n": {"type": "integer"}}},
+                {"text": "tea", "n": None},
+                ARGS,
+            ),
+            (
+                {
+                    **TEXT,
+                    "properties": {"text": {"type": "STRING"}, "n": {"type": ["STRING", "NULL"]}},
                 },
-                "$defs": {"row": {"type": "object", "properties": {"x": {"type": "number"}}}},
-            },
-            {"at": {"zip": None, "city": None}, "all": [{"x": 1, "y": None}], "text": None},
-            {"all": [{"x": 1}]},
-        ),
-        (
-            {"type": "object", "properties": {"o": {"type": "object"}}},
-            {"o": {"k": None}},
-            {"o": {"k": None}},
-        ),
-        (
-            {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-            {"a": None},
-            {"a": None},
-        ),
-        ({"type": "object"}, {"text": None}, {}),
-        (None, {"text": "tea", "title": None}, ARGS),
-    ],
+                {"text": "tea", "n": None},
+                ARGS,
+            ),
+            (
+                {
+                    "type": "object",
+                    "properties": {"text": {"type": "string"}, "n": {"type": ["string", "null"]}},
+                    "required": ["text", "n"],
+                },
+                {"text": "tea", "n": None},
+                {"text": "tea", "n": None},
+            ),
+            (
+                {
+                    "type": "object",
+                    "properties": {
+                        "at": {
+                            "type": "object",
+                            "properties": {"zip": {"type": "string"}},
+                        },
+                        "all": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+                    },
+                    "$defs": {"row": {"type": "object", "properties": {"x": {"type": "number"}}}},
+                },
+                {"at": {"zip": None, "city": None}, "all": [{"x": 1, "y": None}], "text": None},
+                {"all": [{"x": 1}]},
+            ),
+            (
+                {"type": "object", "properties": {"o": {"type": "object"}}},
+                {"o": {"k": None}},
+                {"o": {"k": None}},
+            ),
+            (
+                {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+                {"a": None},
+                {"a": None},
+            ),
+            ({"type": "object"}, {"text": None}, {}),
+            (None, {"text": "tea", "title": None}, ARGS),
+        ]
+    ),
 )
 async def test_import_messages_drops_padding_from_arguments(
     import_file: Any, parameters: Any, arguments: Any, stored: Any
@@ -431,7 +437,7 @@ REFUSED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", some_by_day(REFUSED))
 async def test_import_messages_leaves_out_a_conversation_whose_call_it_cannot_take(
     import_file: Any, name: str
 ) -> None:
@@ -485,7 +491,7 @@ async def test_import_messages_infers_a_tool_that_the_list_lacks(import_file: An
     assert "Tools without a description get a schema inferred from their calls" in result.notes
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", some_by_day(REFUSED))
 async def test_import_messages_refuses_a_file_of_which_nothing_is_left(
     import_file: Any, tmp_path: Path, name: str
 ) -> None:
@@ -516,79 +522,90 @@ NONE: dict[str, Any] = {}
 
 @pytest.mark.parametrize(
     ("messages", "results", "note"),
-    [
-        *(
-            (two(named(key, "b", "rain"), named(key, "a", "sun")), BOTH, "")
-            for key in ("tool_call_id", "call_id", "id", "tool_use_id", "toolCallId", "in_reply_to")
-        ),
-        (two(named("call_id", 2, "rain"), named("call_id", 1, "sun"), ids=(1, 2)), BOTH, ""),
-        (
-            two(
-                named("metadata", {"tool_call_id": "b"}, "rain"),
-                named("metadata", {"tool_call_id": "a"}, "sun"),
+    some_by_day(
+        [
+            *(
+                (two(named(key, "b", "rain"), named(key, "a", "sun")), BOTH, "")
+                for key in (
+                    "tool_call_id",
+                    "call_id",
+                    "id",
+                    "tool_use_id",
+                    "toolCallId",
+                    "in_reply_to",
+                )
             ),
-            BOTH,
-            "",
-        ),
-        (
-            two(
-                named("name", "get_wind", "rain"), named("name", "get_sky", "sun"), name="get_wind"
+            (two(named("call_id", 2, "rain"), named("call_id", 1, "sun"), ids=(1, 2)), BOTH, ""),
+            (
+                two(
+                    named("metadata", {"tool_call_id": "b"}, "rain"),
+                    named("metadata", {"tool_call_id": "a"}, "sun"),
+                ),
+                BOTH,
+                "",
             ),
-            BOTH,
-            "",
-        ),
-        (
-            two(named("x", 0, "sun"), named("x", 1, "rain")),
-            BOTH,
-            "Results without a call id are assigned by their order (1)",
-        ),
-        (
-            two(
-                {"role": "tool", "content": json.dumps({"tool_call_id": "b", "sky": "rain"})},
-                {"role": "tool", "content": json.dumps({"tool_call_id": "a", "sky": "sun"})},
+            (
+                two(
+                    named("name", "get_wind", "rain"),
+                    named("name", "get_sky", "sun"),
+                    name="get_wind",
+                ),
+                BOTH,
+                "",
             ),
-            {
-                "Bonn": {"tool_call_id": "b", "sky": "rain"},
-                "Oslo": {"tool_call_id": "a", "sky": "sun"},
-            },
-            "",
-        ),
-        (
-            two(DONE | {"content": "sun"}, DONE | {"content": "rain"}, ids=("a", "a")),
-            BOTH,
-            "by their",
-        ),
-        (two(named("id", "m-9", "sun"), named("id", "m-10", "rain")), BOTH, "by their order"),
-        (two(named("x", 0, "rain")), NONE, "Omitted results without a recorded call (1)"),
-        (
-            two(named("name", "get_sky", "rain")),
-            NONE,
-            "Omitted results without a recorded call (1)",
-        ),
-        (
-            two(named("tool_call_id", "b", "rain"), named("tool_call_id", "z", "sun")),
-            {"Bonn": "rain"},
-            "Omitted results without a recorded call (1)",
-        ),
-        (
-            two(*(named("x", i, text) for i, text in enumerate(("sun", "rain", "snow")))),
-            NONE,
-            "Omitted results without a recorded call (3)",
-        ),
-        (
-            two(
+            (
+                two(named("x", 0, "sun"), named("x", 1, "rain")),
+                BOTH,
+                "Results without a call id are assigned by their order (1)",
+            ),
+            (
+                two(
+                    {"role": "tool", "content": json.dumps({"tool_call_id": "b", "sky": "rain"})},
+                    {"role": "tool", "content": json.dumps({"tool_call_id": "a", "sky": "sun"})},
+                ),
                 {
-                    "role": "tool",
-                    "content": [
-                        named("tool_call_id", "b", "rain"),
-                        named("tool_call_id", "a", "sun"),
-                    ],
-                }
+                    "Bonn": {"tool_call_id": "b", "sky": "rain"},
+                    "Oslo": {"tool_call_id": "a", "sky": "sun"},
+                },
+                "",
             ),
-            BOTH,
-            "",
-        ),
-    ],
+            (
+                two(DONE | {"content": "sun"}, DONE | {"content": "rain"}, ids=("a", "a")),
+                BOTH,
+                "by their",
+            ),
+            (two(named("id", "m-9", "sun"), named("id", "m-10", "rain")), BOTH, "by their order"),
+            (two(named("x", 0, "rain")), NONE, "Omitted results without a recorded call (1)"),
+            (
+                two(named("name", "get_sky", "rain")),
+                NONE,
+                "Omitted results without a recorded call (1)",
+            ),
+            (
+                two(named("tool_call_id", "b", "rain"), named("tool_call_id", "z", "sun")),
+                {"Bonn": "rain"},
+                "Omitted results without a recorded call (1)",
+            ),
+            (
+                two(*(named("x", i, text) for i, text in enumerate(("sun", "rain", "snow")))),
+                NONE,
+                "Omitted results without a recorded call (3)",
+            ),
+            (
+                two(
+                    {
+                        "role": "tool",
+                        "content": [
+                            named("tool_call_id", "b", "rain"),
+                            named("tool_call_id", "a", "sun"),
+                        ],
+                    }
+                ),
+                BOTH,
+                "",
+            ),
+        ]
+    ),
 )
 async def test_import_messages_gives_results_to_the_call_that_they_name(
     import_file: Any, messages: Any, results: dict[str, Any], note: str
@@ -603,30 +620,43 @@ async def test_import_messages_gives_results_to_the_call_that_they_name(
 
 @pytest.mark.parametrize(
     ("message", "value"),
-    [
-        *(
-            ({key: "SUN"}, "SUN")
-            for key in ("output", "result", "response", "value", "data", "text", "weather_report")
-        ),
-        ({"content": None, "output": "SUN"}, "SUN"),
-        ({"content": "", "result": {"sky": "blue"}}, {"sky": "blue"}),
-        ({"content": False}, False),
-        ({"content": 0}, 0),
-        ({"content": 0.0}, 0.0),
-        ({"content": ""}, ""),
-        ({"content": []}, []),
-        ({"content": {}}, {}),
-        ({"content": None}, None),
-        ({"output": None}, None),
-        ({"output": False}, False),
-        ({"content": "null"}, "null"),
-        ({"content": [{"type": "text", "text": "SUN"}, {"type": "image_url"}]}, "SUN"),
-        (
-            {"content": None, "error": "no"},
-            {"status": "error", "code": "error", "reason": "no"},
-        ),
-        ({"content": "no", "is_error": True}, {"status": "error", "code": "error", "reason": "no"}),
-    ],
+    some_by_day(
+        [
+            *(
+                ({key: "SUN"}, "SUN")
+                for key in (
+                    "output",
+                    "result",
+                    "response",
+                    "value",
+                    "data",
+                    "text",
+                    "weather_report",
+                )
+            ),
+            ({"content": None, "output": "SUN"}, "SUN"),
+            ({"content": "", "result": {"sky": "blue"}}, {"sky": "blue"}),
+            ({"content": False}, False),
+            ({"content": 0}, 0),
+            ({"content": 0.0}, 0.0),
+            ({"content": ""}, ""),
+            ({"content": []}, []),
+            ({"content": {}}, {}),
+            ({"content": None}, None),
+            ({"output": None}, None),
+            ({"output": False}, False),
+            ({"content": "null"}, "null"),
+            ({"content": [{"type": "text", "text": "SUN"}, {"type": "image_url"}]}, "SUN"),
+            (
+                {"content": None, "error": "no"},
+                {"status": "error", "code": "error", "reason": "no"},
+            ),
+            (
+                {"content": "no", "is_error": True},
+                {"status": "error", "code": "error", "reason": "no"},
+            ),
+        ]
+    ),
 )
 async def test_import_messages_keeps_the_value_of_a_result(
     import_file: Any, message: Any, value: Any
@@ -653,25 +683,27 @@ LINE = json.dumps(chat(CALLS, DONE))
 
 @pytest.mark.parametrize(
     ("content", "ids"),
-    [
-        ("\ufeff" + LINE, ["c-1"]),
-        (f"{LINE}\r\n\r\n{LINE}\r\n", ["c-1", "c-2"]),
-        (f"{LINE}\n".encode("utf-16"), ["c-1"]),
-        (f"{LINE}\n{LINE}".encode("utf-16-le"), ["c-1", "c-2"]),
-        (f"[{LINE}, {LINE}]", ["c-1", "c-2"]),
-        (f"// chats\n{LINE}\n# more\n\n{LINE}", ["c-1", "c-2"]),
-        (json.dumps(chat(CALLS, DONE), indent=1), ["c-1"]),
-        (json.dumps(chat(CALLS, DONE), indent=1) * 2, ["c-1", "c-2"]),
-        (f'{{"data": [{LINE}]}}', ["c-1"]),
-        (f'{{"conversations": [{json.dumps(TRUTH)}, {json.dumps(TRUTH)}]}}', ["c-1", "c-2"]),
-        (f"{json.dumps(TRUTH)}\n{json.dumps(TRUTH)}", ["c-1", "c-2"]),
-        ("\n".join(map(json.dumps, TRUTH)), ["c-1"]),
-        (f'{{"version": 2}}\n{LINE}', ["c-2"]),
-        (f'{{"type": "chat", "log": []}}\n{{"type": "chat", "log": []}}\n{LINE}', ["c-3"]),
-        (f"{LINE},\n{LINE}", ["c-1", "c-2"]),
-        (f"{LINE}\n{LINE[:-1]},}}", ["c-1"]),
-        (f"[{LINE},]", ["c-1"]),
-    ],
+    some_by_day(
+        [
+            ("\ufeff" + LINE, ["c-1"]),
+            (f"{LINE}\r\n\r\n{LINE}\r\n", ["c-1", "c-2"]),
+            (f"{LINE}\n".encode("utf-16"), ["c-1"]),
+            (f"{LINE}\n{LINE}".encode("utf-16-le"), ["c-1", "c-2"]),
+            (f"[{LINE}, {LINE}]", ["c-1", "c-2"]),
+            (f"// chats\n{LINE}\n# more\n\n{LINE}", ["c-1", "c-2"]),
+            (json.dumps(chat(CALLS, DONE), indent=1), ["c-1"]),
+            (json.dumps(chat(CALLS, DONE), indent=1) * 2, ["c-1", "c-2"]),
+            (f'{{"data": [{LINE}]}}', ["c-1"]),
+            (f'{{"conversations": [{json.dumps(TRUTH)}, {json.dumps(TRUTH)}]}}', ["c-1", "c-2"]),
+            (f"{json.dumps(TRUTH)}\n{json.dumps(TRUTH)}", ["c-1", "c-2"]),
+            ("\n".join(map(json.dumps, TRUTH)), ["c-1"]),
+            (f'{{"version": 2}}\n{LINE}', ["c-2"]),
+            (f'{{"type": "chat", "log": []}}\n{{"type": "chat", "log": []}}\n{LINE}', ["c-3"]),
+            (f"{LINE},\n{LINE}", ["c-1", "c-2"]),
+            (f"{LINE}\n{LINE[:-1]},}}", ["c-1"]),
+            (f"[{LINE},]", ["c-1"]),
+        ]
+    ),
 )
 @pytest.mark.parametrize("name", ["c.json", "c.jsonl"])
 async def test_import_messages_reads_files_of_each_form(
@@ -689,21 +721,23 @@ WIDE = LINE.replace('{"', '{ "').replace('": ', '" : ')
 
 @pytest.mark.parametrize(
     ("content", "count", "total"),
-    [
-        (f"[{LINE},\n{LINE},\n]", 2, 2),
-        (f"[\n{LINE},\n{LINE},\n{LINE}", 3, 3),
-        (f"[{LINE}, {LINE}, {HALF}", 2, 3),
-        (f"[{LINE}, {HALF}, {LINE}]", 2, 3),
-        (f"[{LINE}, {UNCLOSED}, {LINE}, {LINE}]", 3, 4),
-        (f"[{LINE}, {UNQUOTED}, {LINE}]", 2, 3),
-        (f"[{LINE}, {HALF}, {WIDE}]", 2, 3),
-        (f"[{HALF}, {LINE}]", 1, 2),
-        (f"[[{json.dumps(USER)}, {json.dumps(REPLY)}], [{json.dumps(USER)}, {{]]", 1, 2),
-        (f"{LINE}\n{HALF}\n{LINE}", 2, 3),
-        (f"{json.dumps(json.loads(LINE), indent=1)}\n{{ 'x': 1 }}\n", 1, 2),
-        (LINE.replace(", {", ",\n{") + "\n" + LINE.replace(", {", ",\n{"), 2, 2),
-        ("\n".join([LINE.replace(", ", ",\n ")] * 2) + f"\n{HALF}\n{LINE}", 3, 4),
-    ],
+    some_by_day(
+        [
+            (f"[{LINE},\n{LINE},\n]", 2, 2),
+            (f"[\n{LINE},\n{LINE},\n{LINE}", 3, 3),
+            (f"[{LINE}, {LINE}, {HALF}", 2, 3),
+            (f"[{LINE}, {HALF}, {LINE}]", 2, 3),
+            (f"[{LINE}, {UNCLOSED}, {LINE}, {LINE}]", 3, 4),
+            (f"[{LINE}, {UNQUOTED}, {LINE}]", 2, 3),
+            (f"[{LINE}, {HALF}, {WIDE}]", 2, 3),
+            (f"[{HALF}, {LINE}]", 1, 2),
+            (f"[[{json.dumps(USER)}, {json.dumps(REPLY)}], [{json.dumps(USER)}, {{]]", 1, 2),
+            (f"{LINE}\n{HALF}\n{LINE}", 2, 3),
+            (f"{json.dumps(json.loads(LINE), indent=1)}\n{{ 'x': 1 }}\n", 1, 2),
+            (LINE.replace(", {", ",\n{") + "\n" + LINE.replace(", {", ",\n{"), 2, 2),
+            ("\n".join([LINE.replace(", ", ",\n ")] * 2) + f"\n{HALF}\n{LINE}", 3, 4),
+        ]
+    ),
 )
 async def test_import_messages_keeps_the_rows_beside_a_broken_one(
     import_file: Any, content: str, count: int, total: int
@@ -760,23 +794,29 @@ SYSTEM = {"role": "system", "content": "Be kind."}
 
 @pytest.mark.parametrize(
     ("messages", "turns", "note"),
-    [
-        ([SYSTEM, USER, REPLY, SYSTEM, USER, REPLY], 2, "Instructions within the conversation"),
-        ([USER, CALLS, DONE], 1, "Turns without a final reply"),
-        ([USER, CALLS], 1, "Calls without a recorded result"),
-        ([DONE, USER, CALLS, DONE, REPLY], 1, "Omitted results without a recorded call"),
-        ([CALLS, DONE, *TRUTH], 1, "Omitted messages before the first user message"),
-        ([*TRUTH, USER], 1, "Omitted a last user message that has no answer"),
-        ([*TRUTH, *TRUTH], 2, ""),
-        ([USER, CALLS, DONE, CALLS, DONE, REPLY], 1, "Omitted a repetition"),
-        ([{**USER, "content": ["x", {"type": "image_url"}]}, REPLY], 1, "image_url"),
-        ([USER, USER, REPLY], 1, "User messages that follow each other are joined"),
-        ([USER, REPLY, REPLY], 1, "the earlier ones are omitted"),
-        ([USER, assistant(content=None), REPLY], 1, "without text or calls"),
-        ([USER, {**REPLY, "reasoning_content": "Hm."}], 1, "Omitted reasoning of the model"),
-        ([USER, assistant(content=[{"type": "thinking"}, "Yes."])], 1, "Omitted reasoning"),
-        ([USER, {**CALLS, "content": ["Wait."]}, DONE, REPLY], 1, "Omitted text that accompanies"),
-    ],
+    some_by_day(
+        [
+            ([SYSTEM, USER, REPLY, SYSTEM, USER, REPLY], 2, "Instructions within the conversation"),
+            ([USER, CALLS, DONE], 1, "Turns without a final reply"),
+            ([USER, CALLS], 1, "Calls without a recorded result"),
+            ([DONE, USER, CALLS, DONE, REPLY], 1, "Omitted results without a recorded call"),
+            ([CALLS, DONE, *TRUTH], 1, "Omitted messages before the first user message"),
+            ([*TRUTH, USER], 1, "Omitted a last user message that has no answer"),
+            ([*TRUTH, *TRUTH], 2, ""),
+            ([USER, CALLS, DONE, CALLS, DONE, REPLY], 1, "Omitted a repetition"),
+            ([{**USER, "content": ["x", {"type": "image_url"}]}, REPLY], 1, "image_url"),
+            ([USER, USER, REPLY], 1, "User messages that follow each other are joined"),
+            ([USER, REPLY, REPLY], 1, "the earlier ones are omitted"),
+            ([USER, assistant(content=None), REPLY], 1, "without text or calls"),
+            ([USER, {**REPLY, "reasoning_content": "Hm."}], 1, "Omitted reasoning of the model"),
+            ([USER, assistant(content=[{"type": "thinking"}, "Yes."])], 1, "Omitted reasoning"),
+            (
+                [USER, {**CALLS, "content": ["Wait."]}, DONE, REPLY],
+                1,
+                "Omitted text that accompanies",
+            ),
+        ]
+    ),
 )
 async def test_import_messages_notes_what_it_changes(
     import_file: Any, messages: Any, turns: int, note: str

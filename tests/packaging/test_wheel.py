@@ -153,11 +153,12 @@ def test_wheel_serves_mcp_and_writes_a_report(wheel: Path, uv: str, tmp_path: Pa
 @pytest.mark.parametrize(
     "extra", [pytest.param(name, marks=NIGHTLY if name != "all" else ()) for name in EXTRAS]
 )
-def test_extra_resolves(extra: str, uv: str, tmp_path: Path) -> None:
-    for python in ("3.11", "3.14"):
-        command = ("pip", "compile", ROOT / "pyproject.toml", "--extra", extra)
-        names = run(tmp_path, uv, *command, "--no-annotate", "--python-version", python)
-        assert "aiohttp==" in names
+@pytest.mark.parametrize("python", [pytest.param("3.11", marks=NIGHTLY), "3.14"])
+def test_extra_resolves(extra: str, python: str, uv: str, tmp_path: Path) -> None:
+    """By day only for the newest Python: `make venv` installs all for the oldest."""
+    command = ("pip", "compile", ROOT / "pyproject.toml", "--extra", extra)
+    names = run(tmp_path, uv, *command, "--no-annotate", "--python-version", python)
+    assert "aiohttp==" in names
 
 
 def test_sdist_has_package_tests_and_docs(sdist: Path) -> None:

@@ -148,7 +148,10 @@ OUTPUTS = [
 ]
 
 
-GROUPS = [OUTPUTS, *([name] for name in NAMES if name not in OUTPUTS)]
+TEMPORARY = ["records.jsonl.new", "manifest.json.new"]
+
+
+GROUPS = [OUTPUTS, TEMPORARY, *([name] for name in NAMES if name not in [*OUTPUTS, *TEMPORARY])]
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0])

@@ -6,6 +6,7 @@ one for dark pages; an `img` element never runs scripts in it.
 
 import base64
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,13 @@ _YELLOW: Final = "#d9a02b"
 _FONT: Final = "system-ui, 'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans-serif"
 _LIGHT: Final = {"ink": "#1c2128", "dim": "#57606a", "line": "#d5dae0"}
 _DARK: Final = {"ink": "#e4e8ee", "dim": "#9aa5b1", "line": "#363d47"}
+_TO_DARK: Final = {
+    f'{name}="{_LIGHT[part]}"': f'{name}="{_DARK[part]}"'
+    for name in ("fill", "stroke")
+    for part in _LIGHT
+}
+_TAG: Final = re.compile("<[^<>]*>")  # Vega escapes < and > in attributes
+_COLOUR: Final = re.compile("|".join(_TO_DARK))
 _WIDTH: Final = 520
 _HISTORY_WIDTH: Final = 760
 _SHOWN_LABELS = 24
@@ -75,13 +83,14 @@ def _intervals(rows: Sequence[Mapping[str, Any]], *, title: str) -> "Chart":
     alt = _altair()
     scale = alt.Scale(domain=[0, 1])
     counts = [f"{key}:Q" for key in (rows[0] if rows else ()) if key not in {"name", "rate"}]
+    tooltip = [alt.Tooltip(field) for field in ("name:N", *counts)]
     base = alt.Chart(_data(rows)).encode(
         y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None),
-        tooltip=["name:N", *counts],
+        tooltip=tooltip,
     )
     line = base.mark_rule(strokeWidth=5, opacity=0.35, color=_BLUE).encode(
         x=alt.X("low:Q", scale=scale, axis=alt.Axis(format="%"), title=title),
-        x2="high:Q",
+        x2=alt.X2("high:Q"),
     )
     point = base.mark_point(filled=True, size=80, opacity=1, color=_BLUE).encode(
         x=alt.X("rate:Q", scale=scale)
@@ -128,8 +137,10 @@ def own_scores(run: Run, *, locale: str | None = None) -> "Chart | None":
             y=alt.Y("count()", title=text("report.count")),
         )
         mark = alt.Chart(_data([{"mean": figure.value, **_ends(figure)}]))
-        band = mark.mark_rect(opacity=0.25, color=_YELLOW).encode(x="low:Q", x2="high:Q")
-        rule = mark.mark_rule(color=_YELLOW, strokeWidth=2).encode(x="mean:Q")
+        band = mark.mark_rect(opacity=0.25, color=_YELLOW).encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q")
+        )
+        rule = mark.mark_rule(color=_YELLOW, strokeWidth=2).encode(x=alt.X("mean:Q"))
         parts.append((bars + band + rule).properties(width=_WIDTH, height=80, title=title))
     chart: Chart | None = alt.vconcat(*parts) if parts else None
     return chart
@@ -169,7 +180,7 @@ def latencies(run: Run, *, locale: str | None = None) -> "Chart":
         mark = [] if at is None else [{"seconds": at, "name": f"{name} {at:.3g} s"}]
         rule = alt.Chart(_data(mark)).encode(x=seconds)
         curve += rule.mark_rule(strokeDash=[4, 3], color=_YELLOW, strokeWidth=1.5)
-        curve += rule.mark_text(align=align, dx=dx, dy=dy).encode(text="name:N")
+        curve += rule.mark_text(align=align, dx=dx, dy=dy).encode(text=alt.Text("name:N"))
     chart: Chart = curve.properties(width=_WIDTH, height=190)
     return chart
 
@@ -189,14 +200,14 @@ def confusion(run: Run, *, locale: str | None = None) -> "Chart":
             title=text("report.tool_expected"),
             axis=alt.Axis(titlePadding=_TITLE_PADDING),
         ),
-        tooltip=["expected:N", "called:N", "count:Q"],
+        tooltip=[alt.Tooltip(field) for field in ("expected:N", "called:N", "count:Q")],
     )
     most = max((cell["count"] for cell in cells), default=1)
     squares = base.mark_rect().encode(
         color=alt.Color("count:Q", scale=alt.Scale(range=["#cfe0f7", "#1f4f9c"]), legend=None)
     )
     numbers = base.mark_text(fontWeight="bold").encode(
-        text="count:Q",
+        text=alt.Text("count:Q"),
         color=alt.condition(f"datum.count > {most / 2}", alt.value("white"), alt.value("#10243f")),
     )
     rows, columns = (len({cell[side] for cell in cells}) for side in ("expected", "called"))
@@ -278,7 +289,9 @@ def history(history: History, *, locale: str | None = None) -> "Chart":
         axis=alt.Axis(format="%"),
         title=text("table.pass_rate"),
     )
-    interval = rates.mark_rule(strokeWidth=5, opacity=0.35).encode(x=x(), y="low:Q", y2="high:Q")
+    interval = rates.mark_rule(strokeWidth=5, opacity=0.35).encode(
+        x=x(), y=alt.Y("low:Q"), y2=alt.Y2("high:Q")
+    )
     line = rates.mark_line(point={"size": 70}).encode(x=x(), y=share)
     bars = alt.Chart(_data(counts)).mark_bar(size=18)
     violations = bars.encode(
@@ -320,7 +333,7 @@ def _bars(
             x=alt.X("count:Q", title=title, axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("name:N", sort=sort, title=None),
             color=alt.Color("kind:N", scale=scale, title=None),
-            tooltip=["name:N", "kind:N", "count:Q"],
+            tooltip=[alt.Tooltip(field) for field in ("name:N", "kind:N", "count:Q")],
         )
         .properties(width=_WIDTH, height=_height(len({row["name"] for row in rows})))
     )
@@ -372,16 +385,23 @@ def picture(chart: Any) -> Picture:
     Raises:
         MissingPackageError: vl-convert is not installed.
     """
-    spec = chart.to_dict()
-    return Picture(light=_data_url(spec, _LIGHT), dark=_data_url(spec, _DARK))
+    light = svg_of({**chart.to_dict(validate=False), "config": _CONFIG})
+    return Picture(light=_data_url(light), dark=_data_url(darkened(light)))
 
 
-def _data_url(spec: dict[str, Any], colours: dict[str, str]) -> str:
+def _data_url(svg: str) -> str:
     from markupsafe import Markup
 
-    svg = svg_of({**spec, "config": _config(colours)}).encode()
     # base64 needs neither escaping nor truncation
-    return Markup(f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}")  # noqa: S704
+    return Markup(f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}")  # noqa: S704
+
+
+def darkened(svg: str) -> str:
+    """Return an SVG in the colours of dark pages.
+
+    Replaces colours in tags only: labels are the user's.
+    """
+    return _TAG.sub(lambda tag: _COLOUR.sub(lambda found: _TO_DARK[found[0]], tag[0]), svg)
 
 
 def svg_of(spec: dict[str, Any]) -> str:
@@ -396,8 +416,7 @@ def svg_of(spec: dict[str, Any]) -> str:
     return svg
 
 
-def _config(colours: dict[str, str]) -> dict[str, Any]:
-    ink, dim, line = colours["ink"], colours["dim"], colours["line"]
+def _config(ink: str, dim: str, line: str) -> dict[str, Any]:
     axis = {
         "labelColor": ink,
         "titleColor": dim,
@@ -424,3 +443,6 @@ def _config(colours: dict[str, str]) -> dict[str, Any]:
         },
         "text": {"color": ink, "fontSize": 12},
     }
+
+
+_CONFIG: Final = _config(**_LIGHT)

@@ -28,7 +28,7 @@ MODULES = (
 
 
 class ForkedKernel:
-    """What JupyterLab needs of a `subprocess.Popen`."""
+    """What a kernel manager needs of a `subprocess.Popen`."""
 
     stdin = stdout = stderr = None
 
@@ -59,10 +59,13 @@ class ForkedKernel:
         self.send_signal(signal.SIGTERM)
 
 
-def fork_kernels() -> None:
-    """Let this process, which is to be JupyterLab, start its kernels as forks."""
+def fork_kernels(*more: str) -> None:
+    """Let this process, such as JupyterLab or nbval, start its kernels as forks.
+
+    `more` are modules that its notebooks load besides.
+    """
     forks = subprocess.Popen(
-        [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+        [sys.executable, "-c", f"from {__name__} import serve; serve()", *more],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -80,7 +83,7 @@ def fork_kernels() -> None:
 
 def serve() -> None:
     """Start a kernel for each line of the standard input, until that is closed."""
-    for name in MODULES:
+    for name in (*MODULES, *sys.argv[1:]):
         importlib.import_module(name)
     warm()
     gc.freeze()

@@ -109,8 +109,11 @@ def test_mutate_counts_scenarios_without_a_criterion(
     ("old", "new", "survivor"),
     [
         ("            result: ok\n        order: strict\n", "            result: ok\n", None),
-        ('      reply: {contains_any: ["추가"]}\n', "", "say_nothing@0"),
-        ('      reply: {contains_any: ["추가"]}\n', "", "unrelated_answer@0"),
+        (
+            '      reply: {contains_any: ["추가"]}\n',
+            "",
+            "say_nothing@0 unrelated_answer@0",
+        ),
         (
             'excludes: ["기록했", "저장했"]}\n    - user',
             "excludes: [x]}\n    - user",
@@ -133,7 +136,7 @@ async def test_mutate_loose_scenario_misses_its_mistakes(
     if 'matches: "[가-힣]"' in new:
         text = text.replace('    - user: "그래, 그만두자."\n', gold)
     keys_found = survivors(await reported(load, text))
-    assert survivor in keys_found if survivor else keys_found == set()
+    assert keys_found >= {*survivor.split()} if survivor else keys_found == set()
 
 
 async def made(load: Load, text: str) -> dict[str, Mistake]:

@@ -1,5 +1,6 @@
 """Charts: correct data, no external resources, any label."""
 
+import base64
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,29 @@ def test_charts_report_a_missing_package(package: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=r"pip install 'lhkit\[eval\]'"):
         html_page(FULL_RUN, KOREAN, name="x")
+
+
+def drawn_svg(url: str) -> str:
+    return base64.b64decode(url.removeprefix("data:image/svg+xml;base64,")).decode()
+
+
+COLOURED = 'fill="#1c2128" <g stroke="#d5dae0">'
+
+
+@pytest.mark.parametrize("chart", OF_A_RUN)
+def test_dark_picture_is_as_drawn_in_dark_colours(chart: Callable[..., Any]) -> None:
+    dark = {"config": charts._config(**charts._DARK)}
+    for run in (HOSTILE_RUN, run_of(full_record("one", ac=COLOURED))):
+        shown = chart(run)
+        assert drawn_svg(picture(shown).dark) == svg_of({**shown.to_dict(), **dark})
+
+
+def test_dark_picture_does_not_change_labels() -> None:
+    drawn = picture(charts.pass_rates(run_of(full_record("one", ac=COLOURED))))
+    text = 'fill="#1c2128" &lt;g stroke="#d5dae0"&gt;'
+    for svg in (drawn_svg(drawn.light), drawn_svg(drawn.dark)):
+        assert f">{text}</text>" in svg
+        assert f"name: {text}".replace('"', "&quot;") in svg
 
 
 def test_picture_has_a_light_and_a_dark_version() -> None:
