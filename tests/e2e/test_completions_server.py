@@ -22,7 +22,7 @@ async def test_completions_server_is_reported_by_its_name(
 ) -> None:
     assert isinstance(plain_gemma, VllmHttp)
     assert plain_gemma.identity.server == "unknown server"
-    _, last = await answered(plain_gemma, request_of("안녕!", max_tokens=2))
+    _, last = await answered(plain_gemma, request_of("안녕!", max_tokens=2, is_bare=True))
     assert last.identity == plain_gemma.identity
     assert last.prompt_text.startswith("<bos><start_of_turn>")
 
@@ -31,7 +31,7 @@ async def test_completions_server_matches_llama_cpp(
     plain_gemma: ChatModel, light_gemma: ChatModel
 ) -> None:
     ours, theirs = [
-        (await answered(model, request_of(MIXED, is_bare=True)))[1]
+        (await answered(model, request_of(MIXED, max_tokens=12, is_bare=True)))[1]
         for model in (plain_gemma, light_gemma)
     ]
     assert (ours.raw_text, ours.reason) == (theirs.raw_text, theirs.reason)

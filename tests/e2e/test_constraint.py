@@ -12,6 +12,7 @@ import pytest
 from lhkit.conversation.messages import ToolCall, UserMessage
 from lhkit.conversation.responses import Finished, Sampling
 from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.prompts import instructions
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.client.served import connect
 from lhkit.models.client.transport import Endpoint
@@ -53,6 +54,7 @@ async def answers(model: VllmHttp, max_tokens: int) -> list[Finished]:
         request = ModelRequest(
             messages=(UserMessage(text=text, context="[오늘: 2026-06-15 월요일 09:00]"),),
             tools=tools,
+            instructions=instructions("ko"),
             sampling=sampling,
         )
         *_, last = [event async for event in model.stream(request)]
@@ -74,7 +76,7 @@ def is_valid(call: ToolCall) -> bool:
 
 async def test_constraint_required_gives_one_strict_call(gemma: ChatModel) -> None:
     async with constrained(gemma, "required") as model:
-        responses = await answers(model, max_tokens=200)
+        responses = await answers(model, max_tokens=48)
     for response in responses:
         assert response.text == "", response.raw_text
         assert response.repairs == ()
@@ -90,6 +92,7 @@ async def test_constraint_required_gives_one_strict_call(gemma: ChatModel) -> No
     assert sum(len(response.calls) for response in responses) >= len(responses) // 2
 
 
+@pytest.mark.nightly
 async def test_constraint_auto_gives_text_or_a_valid_call(gemma: ChatModel) -> None:
     async with constrained(gemma, "auto") as model:
         responses = await answers(model, max_tokens=60)

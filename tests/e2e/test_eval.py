@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 async def test_eval_records_are_complete_and_valid(gemma: ChatModel, tmp_path: Path) -> None:
     scenarios = load_scenarios(scenario_paths("dev"), limit=2)
-    toolset = life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=32))
+    toolset = life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=20))
     folder = tmp_path / "run"
     run = await replay(
         scenarios, gemma, toolset=toolset, run_dir=folder, concurrency=2, progress=False

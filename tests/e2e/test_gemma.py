@@ -14,7 +14,7 @@ from lhkit.conversation.messages import ModelMessage, ToolCallMessage, UserMessa
 from lhkit.conversation.responses import Finished, Sampling
 from lhkit.conversation.tool_results import ToolOk
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.lifehelper.prompts import instructions
 from lhkit.models.base import ModelRequest
 from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
@@ -46,7 +46,10 @@ async def test_gemma_prompt_tokens_match(gemma: VllmHttp) -> None:
     )
     registry = life_helper.registry_of("ko")
     request = ModelRequest(
-        messages=messages, tools=registry.definitions, sampling=Sampling(max_tokens=1)
+        messages=messages,
+        tools=registry.definitions,
+        instructions=instructions("ko"),
+        sampling=Sampling(max_tokens=1),
     )
     response = await answer(gemma, request)
     prompt_ids = response.prompt_token_ids
@@ -63,7 +66,8 @@ async def test_gemma_chat_over_a_database(
 ) -> None:
     log = EventLog()
     file = tmp_path / "chat.sqlite3"
-    with closing(LIFE_HELPER.open_kept(file, now=settings.now, locale="ko")) as session:
+    toolset = life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=12))
+    with closing(toolset.open_kept(file, now=settings.now, locale="ko")) as session:
         chat = app.open_chat(gemma, session, ScriptedGate([]), "ko")
         chat.subscribe(log)
         for text in ("안녕! 뭐 하는 친구야?", "카페인 줄이는 법 찾아줘"):
@@ -90,7 +94,7 @@ async def test_gemma_ttft_matches_the_server(
 ) -> None:
     """The server counts from scheduling; queueing is added. The rest is HTTP and tokenising."""
     request = ModelRequest(
-        messages=(UserMessage(text="물은 왜 마셔야 해?"),), sampling=Sampling(max_tokens=4)
+        messages=(UserMessage(text="물은 왜 마셔야 해?"),), sampling=Sampling(max_tokens=1)
     )
     gaps_s = []
     for _ in range(5):

@@ -2,24 +2,32 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from lhkit import app
-from lhkit.conversation.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
+from lhkit.conversation.responses import ModelEvent, ModelIdentity, TextDelta
 from lhkit.harness.records.record import Verdict
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
-from lhkit.lifehelper import toolset as life_helper
-from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.client.served import connect
+from lhkit.models.client.transport import Endpoint
+from lhkit.models.serving.llama_cpp_server import ensure_gguf, gguf_plan
+from lhkit.models.serving.server import LocalServer
 from lhkit.settings import Settings
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import limit_tokens, load_toolset
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
-TALKATIVE = "gemma-base"  # its long replies leave time for the kill
+TALK = """
+- id: talk-{}
+  locale: en
+  turns: [{{user: Please tell me a long story., expect: {{calls: []}}}}]
+"""
 SURVIVING_REQUESTS = 2
 FAILURES = {"StreamBrokenError", "ServerUnreachableError", "ServerFailedError"}
 
@@ -50,18 +58,23 @@ class KillingModel:
 
 
 async def test_killed_server_makes_samples_invalid(light: Settings, tmp_path: Path) -> None:
-    scenarios = load_scenarios(scenario_paths("dev"))[:6]
-    others = set(psutil.Process().children())
-    async with app.open_model(app.ModelChoice(name=TALKATIVE), light) as model:
-        [server] = set(psutil.Process().children()) - others
+    file = tmp_path / "talk.yaml"
+    file.write_text("".join(map(TALK.format, range(6))), encoding="utf-8")
+    scenarios = load_scenarios(file)
+    weights = await ensure_gguf(light.cache_dir)
+    plan = await gguf_plan("gemma", weights, light.cache_dir, light.now())
+    # Without the adapter: the long replies of the base model leave time for the kill.
+    async with LocalServer(replace(plan, adapter=None)) as server:
+        model = await connect(Endpoint(base_url=server.base_url))
         run = await replay(
             scenarios,
-            KillingModel(model, server),
-            toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=24)),
+            KillingModel(model, psutil.Process(server.pid)),
+            toolset=limit_tokens(load_toolset(ToolRegistry()), 24),
             run_dir=tmp_path / "killed",
             max_attempts=1,
             progress=False,
         )
+        await model.aclose()
     verdicts = [record.score.verdict for record in run.records]
     assert verdicts[0] is not Verdict.INVALID
     assert verdicts[-1] is Verdict.INVALID

