@@ -56,7 +56,7 @@ test:  ## all checks: lint, then every test
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
 	  --hypothesis-profile=thorough -m 'not nightly'
 
-nightly: venv browser node finetune  ## the slow checks: other Pythons, extras, servers from npm, a training, all data, the site, five times the cases of a property, 20,000 a fuzz target
+nightly: venv browser node finetune  ## the slow checks: other Pythons, extras, servers from npm, a training, all data, the site, eight times the cases of a property, 20,000 a fuzz target
 	@$(BIN)/python -m pytest -m nightly
 	@$(BIN)/python -m pytest -m 'hypothesis and not nightly' --hypothesis-profile=night --ignore=tests/fuzz
 	@$(BIN)/python -m pytest -m '' --hypothesis-profile=fuzz tests/fuzz

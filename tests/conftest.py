@@ -27,7 +27,7 @@ BROWSER_ARGS = (
 
 # No deadlines, since machines are shared. Selected by --hypothesis-profile.
 settings.register_profile("quick", deadline=None, max_examples=10)
-settings.register_profile("thorough", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=25)
 settings.register_profile("night", deadline=None, max_examples=200)
 settings.register_profile("fuzz", deadline=None, max_examples=20_000)
 settings.load_profile("quick")
@@ -77,17 +77,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Playwright keeps an event loop running to the end of the session, which breaks coroutine tests.
     """
     markers = {item: {marker.name for marker in item.iter_markers()} for item in items}
+    has_lab = {item: "lab" in getattr(item, "fixturenames", ()) for item in items}
     items.sort(
         key=lambda item: (
-            "browser" in markers[item],
+            "browser" in markers[item] or item.nodeid.startswith(BESIDE_LAB),
+            not has_lab[item],
+            not item.nodeid.startswith(BESIDE_LAB),
             "model" not in markers[item],
             item.path.name != "test_ray.py",
             not item.nodeid.startswith(FORKING),
             "slow" not in markers[item],
-            "lab" not in getattr(item, "fixturenames", ()),
         )
     )
 
+
+BESIDE_LAB = ("tests/notebooks/test_outputs.py", "tests/packaging/test_wheel.py")
+"""What the third worker does while two have JupyterLab: long, and no coroutine tests."""
 
 ONE_WORKER = (
     "tests/harness/authoring/test_phone.py",
