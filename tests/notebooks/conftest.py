@@ -21,7 +21,7 @@ CELL_TIMEOUT_S = 3600  # only for hangs
 PYTEST = """
 import sys
 import pytest
-from tests.e2e.browser.kernels import fork_kernels
+from tests.kernels import fork_kernels
 fork_kernels("altair", "lhkit.reports", "lhkit.scripted", "mcp.server.mcpserver")
 sys.exit(pytest.main())
 """

@@ -26,7 +26,7 @@ from tests.children import search_paths, unused_port
 from tests.e2e.browser.reading import show_theme
 
 LAB = """
-from tests.e2e.browser.kernels import fork_kernels
+from tests.kernels import fork_kernels
 fork_kernels()
 import lhkit.tools.json_schema  # before others import jsonschema, in seconds
 from jupyterlab.labapp import main
