@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,15 @@ with Store.open(Path(sys.argv[1]), load_protocols()) as store:
 
 
 @pytest.mark.slow
-def test_killed_between_statements_four_times_the_database_holds_whole_writes_only(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    "kills", [(0, 1, 4, 9), pytest.param(range(10), marks=pytest.mark.nightly)], ids=["4", "10"]
+)
+def test_killed_between_statements_the_database_holds_whole_writes_only(
+    tmp_path: Path, kills: Sequence[int]
 ) -> None:
     path = tmp_path / "life.db"
     whole = 0
-    for round_ in (0, 1, 4, 9):
+    for round_ in kills:
         process = subprocess.Popen(
             [sys.executable, "-c", WRITES_PAIRS, str(path)], stdout=subprocess.PIPE, text=True
         )
