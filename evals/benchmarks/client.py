@@ -46,7 +46,7 @@ class StreamServer:
         interval: tokens an event after the first, as `vllm serve --stream-interval`.
         pace: seconds until the first token and between tokens.
         connections: those that requests came by.
-        sent: the events of each prompt's answer, with their numbers of tokens.
+        sent: the events of each request's answer, with their numbers of tokens.
         late_s: by how much each answer ended later than the pace asks.
     """
 
@@ -69,10 +69,11 @@ class StreamServer:
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """Stream the next answer of the conversation in the prompt."""
         self.connections.add(request.transport)
-        prompt = (await request.json())["prompt"]
-        key = hash(prompt)
+        body = await request.json()
+        prompt, max_tokens = body["prompt"], body["max_tokens"]
+        key = hash((prompt, max_tokens))
         if key not in self.sent:
-            self.sent[key] = list(_events(self._text(prompt), self.interval))
+            self.sent[key] = list(_events(self._text(prompt), self.interval, max_tokens))
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         first_s, gap_s = self.pace
@@ -95,13 +96,15 @@ async def _json(payload: Any) -> web.Response:
     return web.json_response(payload)
 
 
-def _events(text: str, interval: int) -> Iterator[tuple[int, bytes]]:
+def _events(text: str, interval: int, max_tokens: int) -> Iterator[tuple[int, bytes]]:
     """Yield the events of an answer as vLLM writes them, four characters a token.
 
     Each comes with its number of tokens: one in the first event, then `interval`.
     """
     pieces = [text[at : at + 4] for at in range(0, len(text), 4)] + [""]
     ids = [*range(1_001, 1_000 + len(pieces)), _END_OF_TURN]
+    reason = "stop" if len(ids) <= max_tokens else "length"
+    pieces, ids = pieces[:max_tokens], ids[:max_tokens]
     head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "gemma"}
     usage = {"prompt_tokens": len(_PROMPT_IDS), "completion_tokens": 0}
     begin = 0
@@ -111,7 +114,7 @@ def _events(text: str, interval: int) -> Iterator[tuple[int, bytes]]:
         choice = {
             "index": 0,
             "text": "".join(pieces[begin:end]),
-            "finish_reason": "stop" if end == len(pieces) else None,
+            "finish_reason": reason if end == len(pieces) else None,
             "prompt_token_ids": None if begin else _PROMPT_IDS,
             "token_ids": ids[begin:end],
         }

@@ -5,6 +5,7 @@ from contextlib import aclosing, closing
 from pathlib import Path
 
 import aiohttp
+import psutil
 import pytest
 
 from lhkit import app
@@ -18,6 +19,7 @@ from lhkit.lifehelper.prompts import instructions
 from lhkit.models.base import ModelRequest
 from lhkit.models.client.vllm import VllmHttp
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
+from lhkit.models.serving.vllm_server import has_one_thread
 from lhkit.settings import Settings
 from lhkit.testing import EventLog
 
@@ -30,6 +32,18 @@ async def answer(model: VllmHttp, request: ModelRequest) -> Finished:
     events = [event async for event in model.stream(request)]
     assert isinstance(events[-1], Finished)
     return events[-1]
+
+
+def test_gemma_has_a_worker_process_on_more_than_two_cores_only(gemma: VllmHttp) -> None:
+    address = gemma.identity.base_url.removeprefix("http://").rstrip("/")
+    [server] = {
+        listening.pid
+        for listening in psutil.net_connections("tcp4")
+        if listening.status == psutil.CONN_LISTEN and "{}:{}".format(*listening.laddr) == address
+    }
+    names = [process.name() for process in psutil.Process(server).children(recursive=True)]
+    assert any("EngineCore" in name for name in names)
+    assert any("Worker" in name for name in names) != has_one_thread()
 
 
 async def test_gemma_prompt_tokens_match(gemma: VllmHttp) -> None:

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 
 from lhkit.models.serving import vllm_server
 from lhkit.models.serving.vllm_server import (
+    GPU,
+    THREAD_VARIABLES,
     WRITTEN_FOR,
+    ServerSettings,
     filter_options,
     known_options,
     parse_help,
@@ -190,3 +194,55 @@ async def test_known_options_ignores_a_cut_cache_file(tmp_path: Path) -> None:
     [stored] = (tmp_path / "cache" / "vllm-options").iterdir()
     stored.write_text(stored.read_text()[:200], encoding="utf-8")
     assert await known_options((vllm, "serve"), tmp_path / "cache") == known
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerSettings:
+    """On two cores, of which nobody said how vLLM should use them."""
+    monkeypatch.setattr(vllm_server, "usable_cores", lambda: 2)
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
+
+
+def is_computing_without_a_worker(plan: ServerSettings) -> bool:
+    arguments, environment = plan.arguments(1), plan.environment()
+    has_option = ("--distributed-executor-backend", "uni") in pairwise(arguments)
+    variables = {name: environment.get(name) for name in THREAD_VARIABLES[:2]}
+    expected = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+    assert has_option == (variables == expected)
+    assert has_option or not {*THREAD_VARIABLES} & {*environment}
+    return has_option
+
+
+def test_vllm_computes_without_a_worker_on_at_most_two_cores(
+    plan: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread as well, so that the answers stay the same."""
+    assert is_computing_without_a_worker(plan)
+    assert not is_computing_without_a_worker(replace(plan, **GPU))
+    monkeypatch.setattr(vllm_server, "usable_cores", lambda: 3)
+    assert not is_computing_without_a_worker(plan)
+
+
+def test_vllm_uses_the_cores_as_the_user_says(
+    plan: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in THREAD_VARIABLES:
+        with monkeypatch.context() as set_by_user:
+            set_by_user.setenv(name, "1")
+            assert not is_computing_without_a_worker(plan), name
+    assert is_computing_without_a_worker(plan)
+
+
+def test_serve_command_computes_without_a_worker_if_asked() -> None:
+    line = serve_command("google/gemma-3-1b-it", "cpu", one_thread=True)
+    assert line[:4] == (
+        "env",
+        "VLLM_CPU_KVCACHE_SPACE=4",
+        "VLLM_ENABLE_V1_MULTIPROCESSING=0",
+        "OMP_NUM_THREADS=1",
+    )
+    assert ("--distributed-executor-backend", "uni") in pairwise(line)
+    on_card = serve_command("google/gemma-3-1b-it", "gpu", one_thread=True)
+    assert on_card == serve_command("google/gemma-3-1b-it", "gpu")

@@ -43,6 +43,7 @@ from lhkit.models.serving.vllm_server import (
     ServerSettings,
     filter_options,
     fit_installed_vllm,
+    has_one_thread,
     known_options,
     sampler_environment,
     serve_command,
@@ -127,7 +128,12 @@ async def run_serve_line(model: str, options: ServeOptions, settings: Settings) 
         dtype = precision.dtype
         _print_note(precision.describe(load_catalog(settings.locale)))
     command = serve_command(
-        model, device, dtype=dtype, port=port, server_parser=options.server_parser
+        model,
+        device,
+        dtype=dtype,
+        port=port,
+        server_parser=options.server_parser,
+        one_thread=has_one_thread(),
     )
     folder = Path(model) if await asyncio.to_thread(Path(model).is_dir) else None
     print_dialect(model, folder, settings, server_parser=options.server_parser)

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.files import installed_version, write_atomically
+from lhkit.base.process import usable_cores
 from lhkit.models.client.capacity import MAX_NUM_SEQS
 from lhkit.models.client.identity import server_aliases
 from lhkit.models.families import family_of, parser_args
@@ -79,6 +80,7 @@ def _common_options(
     enforce_eager: bool = False,
     dtype: ServedDtype = "auto",
     port: int | None = None,
+    one_thread: bool = False,
 ) -> tuple[str, ...]:
     return (
         # The only backend that supports all of lhkit's grammars and schemas; with another one, a
@@ -96,6 +98,7 @@ def _common_options(
         *(("--enforce-eager",) if enforce_eager else ()),
         *(() if dtype == "auto" else ("--dtype", dtype)),
         *(() if port is None else ("--port", str(port))),
+        *(("--distributed-executor-backend", "uni") if one_thread else ()),
     )
 
 
@@ -106,6 +109,7 @@ def serve_command(
     dtype: ServedDtype = "auto",
     port: int | None = None,
     server_parser: bool = False,
+    one_thread: bool = False,
 ) -> tuple[str, ...]:
     """Return the command line that serves any model for lhkit.
 
@@ -115,6 +119,7 @@ def serve_command(
         dtype: number type; with `auto`, vLLM chooses by weights and device.
         port: None leaves the default of vLLM.
         server_parser: whether the server also parses tool calls.
+        one_thread: on a CPU, compute without a worker process (see `has_one_thread`).
 
     Raises:
         UsageError: the server should parse calls, and the name is not that of a Gemma family.
@@ -133,8 +138,11 @@ def serve_command(
         enforce_eager=True,
         dtype=dtype,
         port=port,
+        one_thread=one_thread,
     )
-    return ("env", "VLLM_CPU_KVCACHE_SPACE=4", *CPU_SERVER, "--model", model, *options, *extra)
+    variables = {"VLLM_CPU_KVCACHE_SPACE": "4", **(_ONE_THREAD if one_thread else {})}
+    words = (f"{name}={value}" for name, value in variables.items())
+    return ("env", *words, *CPU_SERVER, "--model", model, *options, *extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,10 +209,15 @@ class ServerSettings(ServerPlan):
                 enforce_eager=self.enforce_eager,
                 dtype=self.dtype,
                 port=port,
+                one_thread=self._one_thread,
             ),
             "--disable-uvicorn-access-log",
             *self.extra_args,
         )
+
+    @property
+    def _one_thread(self) -> bool:
+        return not self.on_card and has_one_thread()
 
     def environment(self) -> dict[str, str]:
         """Return the server's environment variables: no network, no telemetry."""
@@ -215,6 +228,7 @@ class ServerSettings(ServerPlan):
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
             **(sampler_environment() if self.on_card else {}),
+            **(_ONE_THREAD if self._one_thread else {}),
             **({} if gib is None else {"VLLM_CPU_KVCACHE_SPACE": str(gib)}),
             **self.env,
         }
@@ -243,6 +257,24 @@ GPU: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Fields of `ServerSettings` for a graphics card, where vLLM's defaults are good."""
+
+_FEW_CORES = 2
+_ONE_THREAD = MappingProxyType({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"})
+"""vLLM otherwise replaces the executor `uni`, for which it sets no threads."""
+THREAD_VARIABLES = (*_ONE_THREAD, "VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_NUM_OF_RESERVED_CPU")
+"""With one of them the user has chosen how vLLM uses the cores."""
+
+
+def has_one_thread() -> bool:
+    """Return whether vLLM should compute in its engine's process on this machine's CPU.
+
+    By default its worker process computes, with a thread for each core but the engine's. With two
+    cores that is one thread; then a worker only delays the start, and the engine spins while it
+    waits for each token. Source: `vllm/utils/ompmultiprocessing.py` of 0.32.
+    """
+    is_set = any(name in os.environ for name in THREAD_VARIABLES)  # noqa: TID251 - of vLLM
+    return usable_cores() <= _FEW_CORES and not is_set
+
 
 SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 """With 1, vLLM's default, a first start on a card compiles a sampler for a minute and a half."""
