@@ -39,6 +39,11 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def usable_physical_cores() -> int:
+    """Return the same, with the hardware threads of a core counted once where that is known."""
+    return min(usable_cores(), psutil.cpu_count(logical=False) or usable_cores())
+
+
 def configure_ray() -> None:
     """Disable Ray's usage reports and its changes of the visible graphics cards.
 

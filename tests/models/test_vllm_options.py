@@ -2,19 +2,22 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import psutil
 import pytest
 
+from lhkit.base import process
 from lhkit.models.serving import vllm_server
 from lhkit.models.serving.vllm_server import (
     GPU,
     THREAD_VARIABLES,
     WRITTEN_FOR,
     ServerSettings,
+    cpu_environment,
     filter_options,
     known_options,
     parse_help,
@@ -197,52 +200,66 @@ async def test_known_options_ignores_a_cut_cache_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerSettings:
-    """On two cores, of which nobody said how vLLM should use them."""
-    monkeypatch.setattr(vllm_server, "usable_cores", lambda: 2)
+def cores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Set the cores that may be used and those that are there; no variable of vLLM is set."""
     for name in THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    return ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
+
+    def have(usable: int, physical: int | None) -> None:
+        for module in (process, vllm_server):
+            monkeypatch.setattr(module, "usable_cores", lambda: usable)
+        monkeypatch.setattr(psutil, "cpu_count", lambda **_: physical)
+
+    return have
 
 
-def is_computing_without_a_worker(plan: ServerSettings) -> bool:
-    arguments, environment = plan.arguments(1), plan.environment()
-    has_option = ("--distributed-executor-backend", "uni") in pairwise(arguments)
-    variables = {name: environment.get(name) for name in THREAD_VARIABLES[:2]}
-    expected = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
-    assert has_option == (variables == expected)
-    assert has_option or not {*THREAD_VARIABLES} & {*environment}
-    return has_option
+def threads_without_worker(plan: ServerSettings) -> str | None:
+    """Return how many threads compute in the engine's process; None with a worker process."""
+    environment = plan.environment()
+    has_executor = ("--distributed-executor-backend", "uni") in pairwise(plan.arguments(1))
+    assert has_executor == (environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0")
+    assert has_executor or not {*THREAD_VARIABLES} & {*environment}
+    return environment["OMP_NUM_THREADS"] if has_executor else None
 
 
+@check_rows(
+    ("usable", "physical", "threads"),
+    [(1, 8, "1"), (2, 8, "2"), (2, 1, "1"), (2, None, "2"), (3, 3, None), (64, 32, None)],
+)
 def test_vllm_computes_without_a_worker_on_at_most_two_cores(
-    plan: ServerSettings, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    cores: Callable[..., None],
+    usable: int,
+    physical: int | None,
+    threads: str | None,
 ) -> None:
-    """One thread as well, so that the answers stay the same."""
-    assert is_computing_without_a_worker(plan)
-    assert not is_computing_without_a_worker(replace(plan, **GPU))
-    monkeypatch.setattr(vllm_server, "usable_cores", lambda: 3)
-    assert not is_computing_without_a_worker(plan)
+    cores(usable, physical)
+    plan = ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
+    assert threads_without_worker(plan) == threads
+    assert threads_without_worker(replace(plan, **GPU)) is None
 
 
+@check_rows("name", THREAD_VARIABLES)
 def test_vllm_uses_the_cores_as_the_user_says(
-    plan: ServerSettings, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cores: Callable[..., None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for name in THREAD_VARIABLES:
-        with monkeypatch.context() as set_by_user:
-            set_by_user.setenv(name, "1")
-            assert not is_computing_without_a_worker(plan), name
-    assert is_computing_without_a_worker(plan)
+    cores(2, 2)
+    plan = ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
+    with monkeypatch.context() as set_by_user:
+        set_by_user.setenv(name, "1")
+        assert threads_without_worker(plan) is None
+    assert threads_without_worker(plan) == "2"
 
 
-def test_serve_command_computes_without_a_worker_if_asked() -> None:
-    line = serve_command("google/gemma-3-1b-it", "cpu", one_thread=True)
-    assert line[:4] == (
-        "env",
+def test_serve_command_computes_without_a_worker_if_asked(cores: Callable[..., None]) -> None:
+    cores(2, 2)
+    model, variables = "google/gemma-3-1b-it", cpu_environment()
+    line = serve_command(model, "cpu", cpu_variables=variables)
+    assert line[0] == "env"
+    assert {*line[1:5]} == {
         "VLLM_CPU_KVCACHE_SPACE=4",
-        "VLLM_ENABLE_V1_MULTIPROCESSING=0",
-        "OMP_NUM_THREADS=1",
-    )
+        *(f"{name}={value}" for name, value in variables.items()),
+    }
     assert ("--distributed-executor-backend", "uni") in pairwise(line)
-    on_card = serve_command("google/gemma-3-1b-it", "gpu", one_thread=True)
-    assert on_card == serve_command("google/gemma-3-1b-it", "gpu")
+    on_card = serve_command(model, "gpu", cpu_variables=variables)
+    assert on_card == serve_command(model, "gpu")

@@ -41,9 +41,9 @@ from lhkit.models.serving.vllm_server import (
     GPU_SEQS,
     Device,
     ServerSettings,
+    cpu_environment,
     filter_options,
     fit_installed_vllm,
-    has_one_thread,
     known_options,
     sampler_environment,
     serve_command,
@@ -133,7 +133,7 @@ async def run_serve_line(model: str, options: ServeOptions, settings: Settings) 
         dtype=dtype,
         port=port,
         server_parser=options.server_parser,
-        one_thread=has_one_thread(),
+        cpu_variables=cpu_environment(),
     )
     folder = Path(model) if await asyncio.to_thread(Path(model).is_dir) else None
     print_dialect(model, folder, settings, server_parser=options.server_parser)

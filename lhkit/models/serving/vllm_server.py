@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.files import installed_version, write_atomically
-from lhkit.base.process import usable_cores
+from lhkit.base.process import usable_cores, usable_physical_cores
 from lhkit.models.client.capacity import MAX_NUM_SEQS
 from lhkit.models.client.identity import server_aliases
 from lhkit.models.families import family_of, parser_args
@@ -80,7 +80,7 @@ def _common_options(
     enforce_eager: bool = False,
     dtype: ServedDtype = "auto",
     port: int | None = None,
-    one_thread: bool = False,
+    without_worker: bool = False,
 ) -> tuple[str, ...]:
     return (
         # The only backend that supports all of lhkit's grammars and schemas; with another one, a
@@ -98,7 +98,7 @@ def _common_options(
         *(("--enforce-eager",) if enforce_eager else ()),
         *(() if dtype == "auto" else ("--dtype", dtype)),
         *(() if port is None else ("--port", str(port))),
-        *(("--distributed-executor-backend", "uni") if one_thread else ()),
+        *(("--distributed-executor-backend", "uni") if without_worker else ()),
     )
 
 
@@ -109,7 +109,7 @@ def serve_command(
     dtype: ServedDtype = "auto",
     port: int | None = None,
     server_parser: bool = False,
-    one_thread: bool = False,
+    cpu_variables: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """Return the command line that serves any model for lhkit.
 
@@ -119,7 +119,7 @@ def serve_command(
         dtype: number type; with `auto`, vLLM chooses by weights and device.
         port: None leaves the default of vLLM.
         server_parser: whether the server also parses tool calls.
-        one_thread: on a CPU, compute without a worker process (see `has_one_thread`).
+        cpu_variables: for a CPU, those of `cpu_environment`.
 
     Raises:
         UsageError: the server should parse calls, and the name is not that of a Gemma family.
@@ -138,9 +138,9 @@ def serve_command(
         enforce_eager=True,
         dtype=dtype,
         port=port,
-        one_thread=one_thread,
+        without_worker=bool(cpu_variables),
     )
-    variables = {"VLLM_CPU_KVCACHE_SPACE": "4", **(_ONE_THREAD if one_thread else {})}
+    variables = {"VLLM_CPU_KVCACHE_SPACE": "4", **cpu_variables}
     words = (f"{name}={value}" for name, value in variables.items())
     return ("env", *words, *CPU_SERVER, "--model", model, *options, *extra)
 
@@ -209,15 +209,15 @@ class ServerSettings(ServerPlan):
                 enforce_eager=self.enforce_eager,
                 dtype=self.dtype,
                 port=port,
-                one_thread=self._one_thread,
+                without_worker=bool(self._cpu_variables),
             ),
             "--disable-uvicorn-access-log",
             *self.extra_args,
         )
 
     @property
-    def _one_thread(self) -> bool:
-        return not self.on_card and has_one_thread()
+    def _cpu_variables(self) -> Mapping[str, str]:
+        return {} if self.on_card else cpu_environment()
 
     def environment(self) -> dict[str, str]:
         """Return the server's environment variables: no network, no telemetry."""
@@ -228,7 +228,7 @@ class ServerSettings(ServerPlan):
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
             **(sampler_environment() if self.on_card else {}),
-            **(_ONE_THREAD if self._one_thread else {}),
+            **self._cpu_variables,
             **({} if gib is None else {"VLLM_CPU_KVCACHE_SPACE": str(gib)}),
             **self.env,
         }
@@ -259,21 +259,34 @@ GPU: Mapping[str, Any] = MappingProxyType(
 """Fields of `ServerSettings` for a graphics card, where vLLM's defaults are good."""
 
 _FEW_CORES = 2
-_ONE_THREAD = MappingProxyType({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"})
-"""vLLM otherwise replaces the executor `uni`, for which it sets no threads."""
-THREAD_VARIABLES = (*_ONE_THREAD, "VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_NUM_OF_RESERVED_CPU")
+_SPINS = "2000"
+"""How often GNU's OpenMP looks for work before a thread sleeps. Its own 300,000 spins cost half of
+the CPU on a busy machine; with 2,000 an idle one is as fast."""
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "VLLM_ENABLE_V1_MULTIPROCESSING",
+    "VLLM_CPU_OMP_THREADS_BIND",
+    "VLLM_CPU_NUM_OF_RESERVED_CPU",
+)
 """With one of them the user has chosen how vLLM uses the cores."""
 
 
-def has_one_thread() -> bool:
-    """Return whether vLLM should compute in its engine's process on this machine's CPU.
+def cpu_environment() -> dict[str, str]:
+    """Return the variables with which vLLM computes in its engine's process on a CPU.
 
-    By default its worker process computes, with a thread for each core but the engine's. With two
-    cores that is one thread; then a worker only delays the start, and the engine spins while it
-    waits for each token. Source: `vllm/utils/ompmultiprocessing.py` of 0.32.
+    They are for one or two cores; on more this is empty. vLLM's default is a worker process with a
+    thread for each core but one, on which the engine spins while it waits for the worker: of two
+    cores one computes. Source: `vllm/utils/ompmultiprocessing.py` and `platforms/cpu.py` of 0.32,
+    which accepts the executor `uni` only with the first of these variables.
     """
     is_set = any(name in os.environ for name in THREAD_VARIABLES)  # noqa: TID251 - of vLLM
-    return usable_cores() <= _FEW_CORES and not is_set
+    if usable_cores() > _FEW_CORES or is_set:
+        return {}
+    return {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "OMP_NUM_THREADS": str(usable_physical_cores()),
+        "GOMP_SPINCOUNT": _SPINS,
+    }
 
 
 SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
