@@ -1,13 +1,20 @@
 """This process: its age, its machine, and what Ray reads of its environment."""
 
+import math
 import os
 import platform
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import psutil
 
 from lhkit.base.accelerators import accelerators, card_names
+
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 def process_age_s() -> float:
@@ -32,11 +39,45 @@ def hardware() -> dict[str, str | int]:
     return found
 
 
-def usable_cores() -> int:
-    """Return how many cores this process may use."""
+def affinity_cores() -> int:
+    """Return on how many cores this process may run, whatever the share of each."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use, by affinity and by the limit of its container.
+
+    A limit of one and a half cores counts as two.
+    """
+    return min((affinity_cores(), *(max(1, math.ceil(limit)) for limit in _cpu_limits())))
+
+
+def _cpu_limits() -> Iterator[float]:
+    """Yield the limits of this process's control groups, in cores.
+
+    Source: `cpu.max` of the kernel's `cgroup-v2.rst`, `cpu.cfs_quota_us` of its `sched-bwc.rst`.
+    """
+    with suppress(OSError, ValueError):
+        for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", maxsplit=2)
+            root = _GROUPS / "cpu" if controllers else _GROUPS
+            if not controllers or "cpu" in controllers.split(","):
+                # A container may see its own group as the root, under a path of the host.
+                group = root / path.lstrip("/")
+                inside = (each for each in (group, *group.parents) if each.is_relative_to(root))
+                for folder in inside:
+                    yield from _limits_of(folder)
+
+
+def _limits_of(group: Path) -> Iterator[float]:
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # no such file; "max" is no limit
+            texts = (group.joinpath(name).read_text(encoding="utf-8") for name in names)
+            quota, period = map(int, " ".join(texts).split())
+            if quota > 0:  # -1 is no limit
+                yield quota / period
 
 
 def usable_physical_cores() -> int:

@@ -14,6 +14,7 @@ import pytest
 from lhkit import app, embedded
 from lhkit.base.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.base.files import file_sha256
+from lhkit.base.process import usable_cores
 from lhkit.models.client.identity import weights_alias
 from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.serving import llama_cpp_server
@@ -180,7 +181,8 @@ async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(tmp_
     now = Settings(cache_dir=tmp_path).now()
     plan = await gguf_plan("gemma", file, tmp_path, now, port=8099)
     served = (str(file), "8099", "8", "gemma", weights_alias(gguf_sha256(file)))
-    assert plan.arguments(8099)[1:] == ("--adapter", str(adapter), *served)
+    threads = ("--threads", str(usable_cores()))
+    assert plan.arguments(8099)[1:] == (*threads, "--adapter", str(adapter), *served)
     assert plan.registered_name == "gemma.llama.cpp"
     assert plan.environment() == {"PYTHONUNBUFFERED": "1"}
 

@@ -201,13 +201,14 @@ async def test_known_options_ignores_a_cut_cache_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Set the cores that may be used and those that are there; no variable of vLLM is set."""
+    """Set the cores that may be used, are there and may be run on; no variable of vLLM is set."""
     for name in THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
-    def have(usable: int, physical: int | None) -> None:
+    def have(usable: int, physical: int | None, affinity: int | None = None) -> None:
         for module in (process, vllm_server):
             monkeypatch.setattr(module, "usable_cores", lambda: usable)
+        monkeypatch.setattr(vllm_server, "affinity_cores", lambda: affinity or usable)
         monkeypatch.setattr(psutil, "cpu_count", lambda **_: physical)
 
     return have
@@ -223,17 +224,26 @@ def threads_without_worker(plan: ServerSettings) -> str | None:
 
 
 @check_rows(
-    ("usable", "physical", "threads"),
-    [(1, 8, "1"), (2, 8, "2"), (2, 1, "1"), (2, None, "2"), (3, 3, None), (64, 32, None)],
+    ("usable", "physical", "affinity", "threads"),
+    [
+        (1, 8, None, "1"),
+        (2, 8, None, "2"),
+        (2, 1, None, "1"),
+        (2, None, None, "2"),
+        (3, 3, None, None),
+        (64, 32, None, None),
+        (4, 32, 64, "4"),
+    ],
 )
-def test_vllm_computes_without_a_worker_on_at_most_two_cores(
+def test_vllm_computes_without_a_worker_on_few_cores_or_within_a_limit(
     tmp_path: Path,
     cores: Callable[..., None],
     usable: int,
     physical: int | None,
+    affinity: int | None,
     threads: str | None,
 ) -> None:
-    cores(usable, physical)
+    cores(usable, physical, affinity)
     plan = ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
     assert threads_without_worker(plan) == threads
     assert threads_without_worker(replace(plan, **GPU)) is None

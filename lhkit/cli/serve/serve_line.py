@@ -17,6 +17,7 @@ from lhkit.base.accelerators import accelerators
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.files import file_sha256
 from lhkit.base.locales import load_catalog
+from lhkit.base.process import usable_cores
 from lhkit.cli.frame.command import Options
 from lhkit.cli.frame.exit_codes import ExitCode
 from lhkit.cli.frame.options import DtypeOption, RuntimeOption
@@ -167,7 +168,8 @@ async def _run_gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
         raise UsageError(f"{file} does not exist: give a GGUF file")
     sha256 = await asyncio.to_thread(file_sha256, file)
     arguments = (str(port or _DRY_PORT), str(_GGUF_SLOTS), weights_alias(sha256))
-    command = ("python", gguf_serving.__file__, str(file), *arguments)
+    threads = ("--threads", str(usable_cores()))
+    command = ("python", gguf_serving.__file__, *threads, str(file), *arguments)
     _print_line(command)
     if dry_run:
         return ExitCode.OK

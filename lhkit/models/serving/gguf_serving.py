@@ -26,7 +26,13 @@ _POLL_S = 1.0
 
 
 def serve(
-    file: Path, port: int, parallel: int, aliases: Sequence[str] = (), adapter: Path | None = None
+    file: Path,
+    port: int,
+    parallel: int,
+    aliases: Sequence[str] = (),
+    adapter: Path | None = None,
+    *,
+    threads: int,
 ) -> None:
     """Serve a file, and print the address when it is ready.
 
@@ -37,6 +43,7 @@ def serve(
         aliases: more served names. One more reports the build: the version of the wheel, and the
             first letters of its library's SHA-256.
         adapter: GGUF file of a LoRA, which is added to the weights.
+        threads: how many compute.
     """
     # Waiting threads spin a little, then sleep. By default, answers are ten times slower on a busy
     # machine; without spinning, three times slower on a quiet one (evals/baselines/runtimes.md).
@@ -58,7 +65,7 @@ def serve(
     params.n_parallel = parallel
     params.n_ctx = CONTEXT_TOKENS * parallel
     params.cache_ram_mib = _CACHE_MIB
-    params.cpuparams.n_threads = len(os.sched_getaffinity(0))
+    params.cpuparams.n_threads = threads
     params.n_gpu_layers = 0
     params.verbosity = 1
     server = xllamacpp.Server(params)
@@ -76,6 +83,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("parallel", type=int)
     parser.add_argument("aliases", nargs="*")
     parser.add_argument("--adapter", type=Path)
+    parser.add_argument("--threads", type=int, required=True)
     serve(**vars(parser.parse_args(arguments)))
 
 

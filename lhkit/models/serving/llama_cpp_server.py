@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from lhkit.base.errors import MissingPackageError, WeightsError
 from lhkit.base.files import file_sha256
+from lhkit.base.process import usable_cores
 from lhkit.models.client.identity import LLAMA_CPP, weights_alias
 from lhkit.models.serving import gguf_serving
 from lhkit.models.serving.gemma import TUNED
@@ -176,7 +177,8 @@ class LlamaCppSettings(ServerPlan):
         aliases = (weights_alias(self.weights_sha256),) if self.weights_sha256 else ()
         adapter = () if self.adapter is None else ("--adapter", str(self.adapter))
         positional = (str(self.model), str(port), str(PARALLEL), self.served_name, *aliases)
-        return (gguf_serving.__file__, *adapter, *positional)
+        threads = ("--threads", str(usable_cores()))
+        return (gguf_serving.__file__, *threads, *adapter, *positional)
 
     def environment(self) -> Mapping[str, str]:
         """Return the server's environment variables."""

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from lhkit.base.errors import MissingPackageError, UsageError
 from lhkit.base.files import installed_version, write_atomically
-from lhkit.base.process import usable_cores, usable_physical_cores
+from lhkit.base.process import affinity_cores, usable_cores, usable_physical_cores
 from lhkit.models.client.capacity import MAX_NUM_SEQS
 from lhkit.models.client.identity import server_aliases
 from lhkit.models.families import family_of, parser_args
@@ -267,6 +267,7 @@ THREAD_VARIABLES = (
     "VLLM_ENABLE_V1_MULTIPROCESSING",
     "VLLM_CPU_OMP_THREADS_BIND",
     "VLLM_CPU_NUM_OF_RESERVED_CPU",
+    "GOMP_SPINCOUNT",
 )
 """With one of them the user has chosen how vLLM uses the cores."""
 
@@ -274,13 +275,14 @@ THREAD_VARIABLES = (
 def cpu_environment() -> dict[str, str]:
     """Return the variables with which vLLM computes in its engine's process on a CPU.
 
-    They are for one or two cores; on more this is empty. vLLM's default is a worker process with a
-    thread for each core but one, on which the engine spins while it waits for the worker: of two
-    cores one computes. Source: `vllm/utils/ompmultiprocessing.py` and `platforms/cpu.py` of 0.32,
-    which accepts the executor `uni` only with the first of these variables.
+    They are for one or two cores, and for a container that may use only a part of its cores; else
+    this is empty. vLLM's default is a worker process with a thread for each core but one, on which
+    the engine spins while it waits for the worker: of two cores one computes, and the limit of a
+    container is not read. Source: `vllm/utils/ompmultiprocessing.py` and `platforms/cpu.py` of
+    0.32, which accepts the executor `uni` only with the first of these variables.
     """
     is_set = any(name in os.environ for name in THREAD_VARIABLES)  # noqa: TID251 - of vLLM
-    if usable_cores() > _FEW_CORES or is_set:
+    if is_set or _FEW_CORES < usable_cores() == affinity_cores():
         return {}
     return {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
