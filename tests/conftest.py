@@ -77,12 +77,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Playwright keeps an event loop running to the end of the session, which breaks coroutine tests.
     """
     markers = {item: {marker.name for marker in item.iter_markers()} for item in items}
-    has_lab = {item: "lab" in getattr(item, "fixturenames", ()) for item in items}
+    fixtures = {item: getattr(item, "fixturenames", ()) for item in items}
+    is_beside_lab = {
+        item: item.nodeid.startswith(BESIDE_LAB) and "anyio_backend" not in fixtures[item]
+        for item in items
+    }
     items.sort(
         key=lambda item: (
-            "browser" in markers[item] or item.nodeid.startswith(BESIDE_LAB),
-            not has_lab[item],
-            not item.nodeid.startswith(BESIDE_LAB),
+            "browser" in markers[item] or is_beside_lab[item],
+            "lab" not in fixtures[item],
+            not is_beside_lab[item],
             "model" not in markers[item],
             item.path.name != "test_ray.py",
             not item.nodeid.startswith(FORKING),
@@ -92,7 +96,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 BESIDE_LAB = ("tests/notebooks/test_outputs.py", "tests/packaging/test_wheel.py")
-"""What the third worker does while two have JupyterLab: long, and no coroutine tests."""
+"""What the third worker does while two have JupyterLab: long, and hardly a coroutine test."""
 
 ONE_WORKER = (
     "tests/harness/authoring/test_phone.py",
