@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Run the tests without servers and browsers on each Python that is found here, then with the lowest versions that lhkit allows: `make versions`.
+# Without vLLM and the extra `finetune`, but with the pyarrow of the latter, which reads tables of calls.
 # The environments are made anew in .versions; `requirements/versions.sh 3.13 lowest` runs some of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +15,7 @@ suite() { # NAME PYTHON [more words for uv pip install]
   local name=$1 python=$2
   shift 2
   "$uv" venv --quiet --clear --python "$python" ".versions/$name"
-  "$uv" pip install --quiet --python ".versions/$name" -e ".[$extras]" --group dev "$@"
+  "$uv" pip install --quiet --python ".versions/$name" -e ".[$extras]" --group dev pyarrow "$@"
   ".versions/$name/bin/python" --version
   ".versions/$name/bin/python" -m pytest -q -p no:cacheprovider -m "$tests" || { result=1; failed="${failed-} $name"; }
 }

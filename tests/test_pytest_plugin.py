@@ -109,6 +109,7 @@ def page_of(output: str, folder: Path) -> str:
     text = re.sub(r"^([=_!-])\1+ (.*?) \1+$", r"\1\1\1 \2 \1\1\1", text, flags=re.M)
     text = re.sub(r"\d+\.\d+ ?s( \([\d:]+\))?", "TIME", text)
     text = re.sub(r'^  File "LHKIT/.*\n(    .*\n)+', "  LHKIT\n", text, flags=re.M)
+    text = re.sub(r"^ +[~^]+\n", "", text, flags=re.M)  # places of an error, from Python 3.13 on
     text = re.sub(r"(\b(?:dispatcher|controller)\.py):\d+", r"\1:LINE", text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 

@@ -44,7 +44,7 @@ NEW_EMOJI = {
 }
 STACKERS = {
     *"\u1039\u17d2\u1a60\u1bab\uaaf6",
-    *map(chr, (0x10A3F, 0x11133, 0x1193E, 0x11A47, 0x11A99, 0x11D45, 0x11D97)),
+    *map(chr, (0x10A3F, 0x11133, 0x113D0, 0x1193E, 0x11A47, 0x11A99, 0x11D45, 0x11D97, 0x11F42)),
 }
 """Join letters of their script, and are drawn as nothing elsewhere."""
 # Every code point up to the tags, and some of the large ranges that are all alike.

@@ -103,7 +103,7 @@ async def test_doctor_checks_weights_of_requested_model(
 ) -> None:
     monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
     (tmp_path / "of-gemma-base").mkdir()
-    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None, runtime="vllm")
     assert await examine(DoctorOptions(model=model), settings) == ExitCode.INFRASTRUCTURE
     lines = capsys.readouterr().out.splitlines()
     assert any(sentence in line and line.endswith(folder) for line in lines)
@@ -177,7 +177,7 @@ async def test_doctor_reports_missing_adapter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
-    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None, runtime="vllm")
     assert await examine(DoctorOptions(), settings) == ExitCode.INFRASTRUCTURE
     issues = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
     assert any("it needs adapter_config.json" in line for line in issues)

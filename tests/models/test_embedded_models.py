@@ -111,6 +111,7 @@ async def test_prepare_vllm_uses_the_weights_of_the_name(
     monkeypatch.setattr(weights, "ensure_tuned", ensured)
     monkeypatch.setattr(weights, "ensure_weights", bare)
     monkeypatch.setattr(vllm_server, "read_help", printed)
+    monkeypatch.setattr(embedded, "require_vllm", lambda: None)
     default = await embedded.prepare_vllm(settings)
     base = await embedded.prepare_vllm(settings, name="gemma-base", server_parser=True)
     assert (default.served_name, default.model.name) == ("gemma", "tuned")
