@@ -204,7 +204,8 @@ def test_argument_field_has_the_kind_that_its_schema_means(
         (datetime, "text", [], False),
         (time, "text", [], False),
         (UUID, "text", [], False),
-        (Decimal, "text", [], False),
+        # a number or any text; older releases of pydantic ask of the text that it is a number
+        (Decimal, "number" if "pattern" in str(of_type(Decimal)) else "text", [], False),
         (int | float, "number", [], False),
         (list[list[datetime]], "json", [], False),
         (list[Person] | None, "json", [], True),
