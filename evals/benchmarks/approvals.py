@@ -182,7 +182,7 @@ def several_tools() -> Iterator[Row]:
         p_values = risk_p_values(
             counts.reshape(-1, writes + 1), np.arange(writes + 1) / writes, risk
         ).reshape(RUNS, tools)
-        safe = np.array([holm(row) for row in p_values]) <= ALPHA
+        safe = np.array([holm(row) for row in p_values.tolist()]) <= ALPHA
         for run in range(CHECKED):
             rows = approvals_of(evidence_of(counts[run].astype(int)), risk=risk).tools
             decided = {int(row.tool[1:]) for row in rows if row.decision is ApprovalDecision.RUN}

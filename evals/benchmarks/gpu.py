@@ -229,7 +229,7 @@ class Measurements:
             except TimeoutError:
                 outcome = f"failed: not done after {limit_s:.0f} s"
             except Exception as error:  # noqa: BLE001 - the next step is another measurement
-                outcome = f"failed: {error or type(error).__name__}"
+                outcome = f"failed: {str(error) or type(error).__name__}"
         seconds = time.perf_counter() - began_s
         self.report.steps.append(Step(name=name, outcome=outcome, seconds=seconds))
         print(f"{name}: {outcome} ({seconds:.1f} s)", flush=True)

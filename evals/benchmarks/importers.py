@@ -31,7 +31,7 @@ from lhkit.harness.records.record import Verdict
 from lhkit.harness.running.sample import run_sample
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.imports import functionchat, tau2
-from lhkit.imports.functions import decode_json
+from lhkit.imports.decoding import decode_json
 from lhkit.imports.importers import to_scenario
 from lhkit.toolset import Session, Toolset, opened
 
@@ -199,7 +199,7 @@ async def play(benchmark: str, path: Path, own: bool, every: int, seen: int) -> 
     asked: Counter[tuple[str, str]] = Counter()
     agreed: Counter[tuple[str, str]] = Counter()
     for scenario, toolset, checker, further in list(items)[::every]:
-        row = scenario.tags[1] if benchmark == "functionchat" else scenario.ac
+        row = scenario.tags[1] if benchmark == "functionchat" else scenario.ac or ""
         with opened(toolset, scenario.world, scenario.locale) as session:
             reference = reference_trajectory(scenario, session.registry)[0]
             text = scenario.turns[0].user

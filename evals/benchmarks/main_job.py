@@ -68,7 +68,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The timings: server start, rounds with and without warm-up, and the run_command twice."""
+    """The timings: server start, rounds with and without warm-up, and the command twice."""
 
     start_s: float
     rounds: Mapping[str, Sequence[Round]]
@@ -161,7 +161,7 @@ async def run_command(folder: Path, settings: Settings) -> tuple[float, TimeBrea
     """Run `lhkit eval` as a user does; return its wall time in seconds, and its own account.
 
     Raises:
-        SystemExit: the run_command failed.
+        SystemExit: the command failed.
     """
     words = ("eval", "--limit", str(SCENARIOS), "--runs-dir", str(folder), "--name", "main-job")
     own = {"LHKIT_CACHE_DIR": str(settings.cache_dir)}
@@ -184,10 +184,10 @@ async def run_command(folder: Path, settings: Settings) -> tuple[float, TimeBrea
 
 
 async def measure(plan: ServerSettings, settings: Settings) -> Job:
-    """Measure the rounds on one server and the run_command on another one.
+    """Measure the rounds on one server and the command on another one.
 
     Raises:
-        SystemExit: the run_command failed or reported no timings.
+        SystemExit: the command failed or reported no timings.
     """
     async with served(replace(plan, env={**plan.env, **DEV})) as (model, start_s):
         rounds = await measure_warm_up(model)
@@ -208,7 +208,7 @@ def build_measurement(job: Job, versions: Mapping[str, str], machine: Machine) -
     ours_s = job.timings.harness_s + job.timings.writing_s
     return Measurement(
         title="Main job: time of `lhkit eval` with the embedded Gemma",
-        run_command="python evals/benchmarks/main_job.py",
+        command="python evals/benchmarks/main_job.py",
         versions={"Python": platform.python_version(), **versions},
         machine=machine,
         figures=(
@@ -241,7 +241,7 @@ def build_measurement(job: Job, versions: Mapping[str, str], machine: Machine) -
                 unit="%",
             ),
             Figure(
-                what="the same run_command again, without new samples: times the first",
+                what="the same command again, without new samples: times the first",
                 value=job.again_s / job.first_s,
                 unit="×",
                 at_most=GOAL_AGAIN,

@@ -56,7 +56,8 @@ class Setup:
         kinds, odds = self.kinds()
         counts = rng.multinomial(scenarios, odds, size=RUNS).astype(float)
         sizes = np.full(len(kinds), float(self.repeats))
-        low, high = difference_limits(counts, *kinds.T.astype(float), sizes)
+        improved, regressed = kinds.T.astype(float)
+        low, high = difference_limits(counts, improved, regressed, sizes)
         return 100 * float(np.mean(low > -margin)), 100 * float(np.mean(high < -margin))
 
     def needed(self, margin: float) -> int | None:

@@ -74,7 +74,7 @@ def toolset() -> Toolset:
 def openings(scenarios: Sequence[Scenario], count: int) -> tuple[Scenario, ...]:
     """Return the first user turn of `count` scenarios, spread over the list."""
     chosen = (scenarios[n * len(scenarios) // count] for n in range(count))
-    return tuple(replace(scenario, turns=scenario.turns[:1]) for scenario in chosen)
+    return tuple(each.model_copy(update={"turns": each.turns[:1]}) for each in chosen)
 
 
 async def prepare_cache(model: ChatModel, scenarios: Sequence[Scenario]) -> None:

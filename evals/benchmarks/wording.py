@@ -219,9 +219,9 @@ def main() -> None:
         max(wrong_rows),
         at_most=MOST_WRONG,
     )
-    for points, good in ((row[0], row[3]) for row in rows):
+    for name, good in ((row[0], row[3]) for row in rows):
         add(
-            f"a wording that is {points} points better is found, of 168 scenarios",
+            f"a wording that is {name} points better is found, of 168 scenarios",
             float(good.rstrip(" %")),
         )
     head = ("difference", *(f"{n:,} scenarios" for n in POWER_SCENARIOS))
