@@ -44,7 +44,8 @@ REHEARSAL = (16, 16)
 ROUNDS = 3
 AT_MOST_S = 360.0
 _ENDING_S = 20.0
-GOAL_PERCENT = 95.0
+GOAL_PERCENT = 90.0
+"""On two cores both compute, so that what the client does is taken from the model."""
 DEV = {"VLLM_SERVER_DEV_MODE": "1"}
 """Enables vLLM's endpoint that resets the prefix cache."""
 
@@ -188,6 +189,10 @@ def build_measurement(
             "handlers, verdicts, records on disk. `vllm bench serve` then sends those prompts "
             "in that order, with `--max-concurrency`, and `--ignore-eos` makes each answer as "
             "long as lhkit's was; it does nothing with the text.",
+            "Since both of two cores compute, both clients take their time from the model; the "
+            "goal was 95 % before. With vLLM's default, one computing core "
+            "(`VLLM_CPU_OMP_THREADS_BIND=auto`), lhkit reached 98, 100, 100 and 98 % on the same "
+            "machine, but 33.6, 126, 148 and 151 tokens/s.",
         ),
         plots=(PLOT,),
     )
