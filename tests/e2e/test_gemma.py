@@ -34,7 +34,7 @@ async def answer(model: VllmHttp, request: ModelRequest) -> Finished:
     return events[-1]
 
 
-def test_gemma_has_a_worker_process_on_more_than_two_cores_only(gemma: VllmHttp) -> None:
+async def test_gemma_has_a_worker_process_on_more_than_two_cores_only(gemma: VllmHttp) -> None:
     address = gemma.identity.base_url.removeprefix("http://").rstrip("/")
     [server] = {
         listening.pid
