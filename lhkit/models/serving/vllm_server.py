@@ -80,7 +80,6 @@ def _common_options(
     enforce_eager: bool = False,
     dtype: ServedDtype = "auto",
     port: int | None = None,
-    without_worker: bool = False,
 ) -> tuple[str, ...]:
     return (
         # The only backend that supports all of lhkit's grammars and schemas; with another one, a
@@ -98,7 +97,6 @@ def _common_options(
         *(("--enforce-eager",) if enforce_eager else ()),
         *(() if dtype == "auto" else ("--dtype", dtype)),
         *(() if port is None else ("--port", str(port))),
-        *(("--distributed-executor-backend", "uni") if without_worker else ()),
     )
 
 
@@ -138,7 +136,6 @@ def serve_command(
         enforce_eager=True,
         dtype=dtype,
         port=port,
-        without_worker=bool(cpu_variables),
     )
     variables = {"VLLM_CPU_KVCACHE_SPACE": "4", **cpu_variables}
     words = (f"{name}={value}" for name, value in variables.items())
@@ -209,15 +206,10 @@ class ServerSettings(ServerPlan):
                 enforce_eager=self.enforce_eager,
                 dtype=self.dtype,
                 port=port,
-                without_worker=bool(self._cpu_variables),
             ),
             "--disable-uvicorn-access-log",
             *self.extra_args,
         )
-
-    @property
-    def _cpu_variables(self) -> Mapping[str, str]:
-        return {} if self.on_card else cpu_environment()
 
     def environment(self) -> dict[str, str]:
         """Return the server's environment variables: no network, no telemetry."""
@@ -227,8 +219,7 @@ class ServerSettings(ServerPlan):
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
-            **(sampler_environment() if self.on_card else {}),
-            **self._cpu_variables,
+            **(sampler_environment() if self.on_card else cpu_environment()),
             **({} if gib is None else {"VLLM_CPU_KVCACHE_SPACE": str(gib)}),
             **self.env,
         }
@@ -279,7 +270,7 @@ def cpu_environment() -> dict[str, str]:
     this is empty. vLLM's default is a worker process with a thread for each core but one, on which
     the engine spins while it waits for the worker: of two cores one computes, and the limit of a
     container is not read. Source: `vllm/utils/ompmultiprocessing.py` and `platforms/cpu.py` of
-    0.32, which accepts the executor `uni` only with the first of these variables.
+    0.32, which replaces the executor `uni`, the default for one worker, without the first variable.
     """
     is_set = any(name in os.environ for name in THREAD_VARIABLES)  # noqa: TID251 - of vLLM
     if is_set or _FEW_CORES < usable_cores() == affinity_cores():
