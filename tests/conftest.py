@@ -96,7 +96,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 BESIDE_LAB = ("tests/notebooks/test_outputs.py", "tests/packaging/test_wheel.py")
-"""What the third worker does while two have JupyterLab: long, and hardly a coroutine test."""
+"""What the third worker does while two have JupyterLab; coroutine tests among it run earlier."""
 
 ONE_WORKER = (
     "tests/harness/authoring/test_phone.py",

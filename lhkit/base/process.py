@@ -54,6 +54,11 @@ def usable_cores() -> int:
     return min((affinity_cores(), *(max(1, math.ceil(limit)) for limit in _cpu_limits())))
 
 
+def usable_physical_cores() -> int:
+    """Return `usable_cores`, but at most as many as the machine has physical cores, if known."""
+    return min(usable_cores(), psutil.cpu_count(logical=False) or usable_cores())
+
+
 def _cpu_limits() -> Iterator[float]:
     """Yield the limits of this process's control groups, in cores.
 
@@ -78,11 +83,6 @@ def _limits_of(group: Path) -> Iterator[float]:
             quota, period = map(int, " ".join(texts).split())
             if quota > 0:  # -1 is no limit
                 yield quota / period
-
-
-def usable_physical_cores() -> int:
-    """Return the same, with the hardware threads of a core counted once where that is known."""
-    return min(usable_cores(), psutil.cpu_count(logical=False) or usable_cores())
 
 
 def configure_ray() -> None:

@@ -286,7 +286,7 @@ async def test_serve_folder_reports_hash_unless_dry_run(
 
 
 @pytest.mark.parametrize(("device", "is_printed"), [("cpu", True), ("gpu", False)])
-async def test_serve_cpu_line_reports_dtype(
+async def test_serve_cpu_line_has_dtype_and_threads(
     device: Device,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -297,12 +297,14 @@ async def test_serve_cpu_line_reports_dtype(
         return 0
 
     monkeypatch.setattr(serve_line, "_run_vllm", ran)
+    monkeypatch.setattr(serve_line, "cpu_environment", lambda: {"OMP_NUM_THREADS": "7"})
     settings = Settings(locale="en")
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
     words, dtype = shlex.split(printed.out), choose_precision().dtype
     assert (f"Computes in {dtype}" in printed.err) == is_printed
     assert (f"lhkit-dtype-{dtype}" in words) == is_printed
+    assert ("OMP_NUM_THREADS=7" in words) == is_printed
     assert ("--dtype" in words) == is_printed
 
 
@@ -353,10 +355,11 @@ async def test_serve_gguf_file_uses_llama_cpp(
     file = tmp_path / "tuned.gguf"
     file.write_text("")
     settings = Settings(cache_dir=tmp_path)
+    monkeypatch.setattr(serve_line, "usable_cores", lambda: 5)
     dry = ServeOptions(model=str(file), port=8099, dry_run=True)
     assert await serve_model(dry, settings) == 0
     line = capsys.readouterr().out
-    assert "gguf_serving.py" in line
+    assert "gguf_serving.py --threads 5 " in line
     assert line.split()[-4:-1] == [str(file), "8099", "2"]
     assert line.rstrip().endswith(file_sha256(file))  # as an alias: clients learn which file it is
     monkeypatch.setattr("lhkit.models.serving.llama_cpp_server.find_spec", lambda _name: None)
